@@ -1,0 +1,74 @@
+"""The engine contract: tokens in, tokens and log-probs out. `local` and `scripted` implement it."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from scalinginter.types import Completion
+
+
+class Constraint(Protocol):
+    """What the next token may be, given the tokens of this completion so far.
+
+    A state is opaque to the engine; `start` is the state before the first token.
+    """
+
+    start: Hashable
+
+    def allowed(self, state: Hashable) -> tuple[int, ...]:
+        """Return the allowed ids in ascending order (at least one until a stop id was taken)."""
+        ...
+
+    def advance(self, state: Hashable, token_id: int) -> Hashable:
+        """Return the state after `token_id`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """One turn's request."""
+
+    session: str  # the episode: its KV cache is kept from turn to turn until `release`
+    prompt_ids: list[int]  # the whole context, starting with what this session had before
+    max_new_tokens: int
+    seed: int  # token i of the answer is drawn with (seed, i): independent of the batch
+    temperature: float = 1.0  # 0: greedy; log-probs are of the tempered distribution
+    stop_ids: frozenset[int] = field(default_factory=frozenset)
+    min_new_tokens: int = 0  # stop ids are not allowed before
+    constraint: Constraint | None = None
+
+
+@dataclass(slots=True)
+class EngineStats:
+    """Counters since the engine was made. Tokens, not bytes."""
+
+    requests: int = 0
+    forwarded_tokens: int = 0  # positions pushed through the model, padding included
+    cached_tokens: int = 0  # prompt tokens served from a kept cache (own session's or shared)
+    generated_tokens: int = 0
+
+
+class Engine(Protocol):
+    """Generates completions for many episodes at once. No top-p and no top-k: their log-probs are
+    renormalised and would not be those of the policy that is trained."""
+
+    version: int  # of the weights that it samples from
+    stats: EngineStats
+    max_context: int  # tokens that a prompt and its completion may have together
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        """Answer one request. Raises `EngineFailure` if it cannot, `ValueError` for a request
+        that breaks the contract (a prompt over the context, an empty prompt)."""
+        ...
+
+    def release(self, session: str) -> None:
+        """Forget an episode. Unknown sessions are fine."""
+        ...
+
+    def set_version(self, version: int) -> None:
+        """The weights changed: drop every cache and answer under the new version from now on."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop background work."""
+        ...

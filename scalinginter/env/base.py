@@ -1,0 +1,83 @@
+"""The environment API: a gymnasium environment whose observations and actions are text."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import gymnasium
+
+from scalinginter.types import Task
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
+
+class TextEnv(gymnasium.Env[str, str]):
+    """A text environment: `reset` gives the first observation, `step` takes an action as text.
+
+    The constructor takes keyword parameters only (they are `environment.params` of a recipe), does
+    no heavy work, and raises `scalinginter.errors.UserError` for values that are not allowed.
+
+    Contract, checked by `scalinginter check-env ID`:
+
+    - `tasks(split)` is a pure function of the parameters: same list, same ids, in every process.
+      The three splits share no task.
+    - `reset(options={"task": task, "horizon": n})` starts that task. The same task, seed and
+      actions give the same observations and rewards, to the byte. Nothing survives a reset.
+    - `step` returns `(observation, reward, terminated, truncated, info)`. Rewards are floats whose
+      sum over an episode lies in [0, 1]. Reaching the goal sets `terminated` and
+      `info["success"] = True`. An action that is not understood costs a turn and gets an
+      observation that helps; it never raises.
+    - The environment never ends an episode for its length: the rollout enforces the horizon. It is
+      told the horizon so that it may mention it.
+    - Text of the model is data: it is parsed, never evaluated.
+    """
+
+    isolation: ClassVar[Literal["inline", "process"]] = "process"
+    """`inline`: pure Python that cannot hang, stepped in the event loop. `process`: may hang or
+    crash; it lives in a worker process with deadlines."""
+
+    instructions: str
+    """What the agent is told once, at the top: the rules and every accepted form of action."""
+
+    @abstractmethod
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """Return the tasks of a split, in a fixed order."""
+
+    @abstractmethod
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Start an episode of `options["task"]` (default: the first training task)."""
+
+    @abstractmethod
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Act once."""
+
+    def admissible_actions(self) -> list[str] | None:
+        """Return the actions that are accepted now, in a fixed order, or None if unknown."""
+        return None
+
+    def expert_plan(self) -> list[str] | None:
+        """Return actions that solve the task from its start, or None if there is no expert.
+
+        Called after `reset`, before the first `step`.
+        """
+        return None
+
+    def corpus(self) -> list[str]:
+        """Return texts that cover the environment's words, to build a small tokenizer from.
+
+        Default: the instructions, and what the expert sees and does on the first training tasks.
+        """
+        texts = [self.instructions]
+        for task in self.tasks("train")[:64]:
+            observation, _ = self.reset(options={"task": task})
+            texts.append(observation)
+            for action in self.expert_plan() or []:
+                texts.extend(self.admissible_actions() or [])
+                observation, _, terminated, truncated, _ = self.step(action)
+                texts += [action, observation]
+                if terminated or truncated:
+                    break
+        return texts

@@ -1,0 +1,37 @@
+"""Errors a user can cause. The command line prints them as one block and exits with code 2."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """Something the user can mend: says what was wrong, what was got, what is allowed, what to do."""
+
+
+class ConfigError(UserError):
+    """One or more problems in a recipe, each on its own line with its path."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint or run folder that cannot be used."""
+
+
+class EnvironmentFailure(Exception):
+    """The environment crashed, hung or broke its contract: a failure of the infrastructure.
+
+    It ends one episode with `StopReason.ENV_ERROR` or `TIMEOUT`; it never ends the run.
+    """
+
+    def __init__(self, message: str, *, timeout: bool = False) -> None:
+        super().__init__(message)
+        self.timeout = timeout
+
+
+class EngineFailure(Exception):
+    """The engine could not answer a request; ends one episode with `StopReason.ENGINE_ERROR`."""
+
+
+def nearest(got: str, allowed: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` for the allowed name closest to `got`, or an empty string."""
+    matches = difflib.get_close_matches(got, list(allowed), n=1, cutoff=0.5)
+    return f" (did you mean '{matches[0]}'?)" if matches else ""
