@@ -1,0 +1,94 @@
+"""What a run folder says about itself: `run.json` and `config.yaml`.
+
+Both are replaced in one rename, so a reader never sees half a file.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from scalinginter.errors import UserError
+
+Status = Literal["running", "finished", "stopped", "failed"]
+RUN_INFO = "run.json"
+CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Who a run is and how it stands."""
+
+    name: str
+    seed: int = 0
+    comparison: str | None = None  # runs that are compared share it
+    arm: str | None = None  # the recipe within the comparison, e.g. "scaled"
+    command: list[str] = field(default_factory=list)  # what was typed
+    status: Status = "running"  # stopped: by the user; failed: by an error
+    started: float = field(
+        default_factory=time.time
+    )  # unix seconds; kept over a resume
+    finished: float | None = None
+
+
+def write_run_info(run_dir: str | Path, info: RunInfo) -> None:
+    """Write `run.json`."""
+    replace_file(Path(run_dir) / RUN_INFO, json.dumps(asdict(info), indent=2) + "\n")
+
+
+def read_run_info(run_dir: str | Path) -> RunInfo:
+    """Return what `run.json` says. Raises UserError when the folder holds no run."""
+    path = Path(run_dir) / RUN_INFO
+    if not path.is_file():
+        raise UserError(
+            f"{run_dir} is not a run folder: it has no {RUN_INFO}. "
+            "Give the folder that the training printed, e.g. runs/textcraft-scaled."
+        )
+    return RunInfo(**json.loads(path.read_text()))
+
+
+def set_status(run_dir: str | Path, status: Status) -> RunInfo:
+    """Change the status in `run.json`, and the time of the end with it; return the new content."""
+    finished = None if status == "running" else time.time()
+    info = replace(read_run_info(run_dir), status=status, finished=finished)
+    write_run_info(run_dir, info)
+    return info
+
+
+def write_config(run_dir: str | Path, config: Mapping[str, Any]) -> None:
+    """Write the resolved recipe (plain values only) as `config.yaml`."""
+    text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+    replace_file(Path(run_dir) / CONFIG, text)
+
+
+def read_config(run_dir: str | Path) -> dict[str, Any]:
+    """Return `config.yaml` as plain values; an absent file is an empty mapping."""
+    path = Path(run_dir) / CONFIG
+    return yaml.safe_load(path.read_text()) or {} if path.is_file() else {}
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of a tree by dotted path: {"a": {"b": 1}} is {"a.b": 1}."""
+    leaves: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            leaves |= flatten(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write `text` to `path` so that every reader sees the old content or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with aside.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
