@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from scalinginter.errors import CheckpointError
 
@@ -46,7 +46,7 @@ class Journal:
             name: _open_whole(self.run_dir / name) for name in (METRICS, EPISODES)
         }
 
-    def __enter__(self) -> "Journal":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from scalinginter.track.journal import (
     METRICS,
@@ -142,7 +142,7 @@ class Progress:
         self._job = JobView(title, total, unit)
         self._screen = _Screen([self._job])
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         self._screen.open()
         return self
 
@@ -175,7 +175,7 @@ class ComparisonProgress:
         self._followed = [_Followed(Path(run_dir)) for run_dir in run_dirs]
         self._screen = _Screen([followed.job for followed in self._followed])
 
-    def __enter__(self) -> "ComparisonProgress":
+    def __enter__(self) -> Self:
         self._screen.open()
         return self
 
