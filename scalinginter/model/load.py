@@ -1,0 +1,123 @@
+"""Loading and saving a policy."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
+
+from scalinginter.config.schema import ModelConfig
+from scalinginter.errors import UserError
+from scalinginter.model import tiny
+from scalinginter.model.attention import prepare
+from scalinginter.model.source import resolve
+
+HUB_TIMEOUT_S = 5.0
+
+disable_progress_bar()  # one bar per tensor would tear the run's own display
+
+
+@dataclass
+class Policy:
+    """Weights and the tokenizer that goes with them."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    packed: bool  # its attention takes packed rows (`model.attention`)
+    description: str  # one line for people
+
+
+def load_policy(
+    config: ModelConfig,
+    *,
+    corpus: Callable[[], list[str]],
+    seed: int,
+    device: torch.device,
+) -> Policy:
+    """Load what `config.path` names onto `device`, in evaluation mode.
+
+    `corpus` gives the environment's texts, and is called for `tiny:` paths only, whose weights come
+    from `seed`. Raises `UserError` for a path that leads nowhere.
+    """
+    source = resolve(config.path)
+    dtype = _dtype(config.dtype, device)
+    if source.kind == "tiny":
+        tokenizer = tiny.make_tokenizer(corpus())
+        model: PreTrainedModel = tiny.make_model(
+            source.value, tokenizer, seed=seed, dtype=dtype
+        )
+    else:
+        name = _fetch(source.value) if source.kind == "hub" else source.value
+        model, tokenizer = _load_pretrained(name, dtype)
+    packed = prepare(model)
+    model = model.to(device)
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    description = (
+        f"{config.path}: {type(model).__name__}, {num_parameters:,} parameters, vocabulary "
+        f"{len(tokenizer):,}, {str(dtype).removeprefix('torch.')} on {device}"
+    )
+    return Policy(model, tokenizer, packed, description)
+
+
+def save_policy(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path
+) -> None:
+    """Write model and tokenizer so that `AutoModelForCausalLM.from_pretrained(folder)` loads them.
+
+    The folder appears when it is whole; one that was there is replaced.
+    """
+    aside = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(aside, ignore_errors=True)
+    model.save_pretrained(aside)
+    tokenizer.save_pretrained(aside)
+    if folder.exists():
+        shutil.rmtree(folder)
+    os.replace(aside, folder)
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return getattr(torch, name)
+
+
+def _load_pretrained(
+    name: str, dtype: torch.dtype
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    # Imported here: they import a great deal that tiny models do not need.
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+    except (OSError, ValueError) as error:
+        raise UserError(f"model.path: {name} cannot be loaded: {error}") from error
+    return model.eval(), tokenizer
+
+
+def _fetch(hub_id: str) -> str:
+    """Ask the hub for the model's smallest file, so that a wrong id or a dead network is told in
+    seconds; return the id."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        hf_hub_download(hub_id, "config.json", etag_timeout=HUB_TIMEOUT_S)
+    except LocalEntryNotFoundError as error:
+        raise UserError(
+            f"model.path: the hub cannot be reached for {hub_id!r} and it is not in the local "
+            "cache; give a folder, 'smollm2' or 'tiny:small', or check the network, HF_ENDPOINT "
+            "and HF_HUB_OFFLINE"
+        ) from error
+    except HfHubHTTPError as error:
+        raise UserError(
+            f"model.path: the hub has no model {hub_id!r} that you may read; check the spelling, "
+            "and for a gated model HF_TOKEN"
+        ) from error
+    return hub_id
