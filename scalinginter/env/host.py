@@ -1,12 +1,12 @@
 """Holds environments and checks what they answer. Runs in the event loop or in a worker process."""
 
-import importlib
 import math
 import numbers
 import traceback
 from dataclasses import dataclass
 from typing import Any
 
+from scalinginter.env import registry
 from scalinginter.env.base import TextEnv
 from scalinginter.errors import EnvironmentFailure
 from scalinginter.types import Task
@@ -33,10 +33,8 @@ def make_env(reference: str, params: dict[str, Any]) -> TextEnv:
     Raises `UserError` for an unknown id and for parameters that are not allowed.
     """
     if ":" in reference:
-        module, _, name = reference.partition(":")
-        return getattr(importlib.import_module(module), name)(**params)
-    from scalinginter.env import registry
-
+        cls = registry.load_location(reference, f"environment {reference!r}")
+        return registry.build(cls, reference, params)
     return registry.make(reference, **params)
 
 

@@ -1,11 +1,18 @@
 """Many episodes of one environment at once, for an asyncio program."""
 
+import asyncio
 import itertools
 from abc import ABC, abstractmethod
 from typing import Any
 
-from scalinginter.env.host import EnvHost, Observation
+from scalinginter.env.host import EnvHost, Observation, make_env
+from scalinginter.env.remote import NotSent, WorkerProcess
+from scalinginter.env.worker import unpack
+from scalinginter.errors import EnvironmentFailure
 from scalinginter.types import Task
+
+CLOSE_POLL_S = 0.005
+CLOSE_POLLS = 100  # then the workers that are still there are killed
 
 __all__ = ["EnvPool", "EnvSession", "Observation"]
 
@@ -40,6 +47,26 @@ class _InlineSession(EnvSession):
         self._host.close(self._key)
 
 
+class _RemoteSession(EnvSession):
+    """An episode in a worker process."""
+
+    def __init__(self, pool: "EnvPool", worker: WorkerProcess, key: int, opened: list[Any]) -> None:
+        self._pool = pool
+        self._worker = worker
+        self._key = key
+        self._open = True
+        self.instructions = opened[0]
+        self.first = unpack(opened[1])
+
+    async def step(self, action: str) -> Observation:
+        return unpack(await self._pool._step(self._worker, self._key, action))
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._pool._release(self._worker, self._key)
+
+
 class EnvPool:
     """Opens episodes of one environment.
 
@@ -67,18 +94,92 @@ class EnvPool:
         reset_timeout_s: float,
         want_admissible: bool,
     ) -> None:
-        self._host = EnvHost(env_id, params, want_admissible)
+        self._greeting = {
+            "reference": env_id,
+            "params": params,
+            "want_admissible": want_admissible,
+        }
+        self._num_workers = num_workers
+        self._turn_timeout_s = turn_timeout_s
+        self._reset_timeout_s = reset_timeout_s
+        self._workers: list[WorkerProcess] = []
         self._keys = itertools.count()
+        self._pending = 0
+        self._closed = False
+        inline = make_env(env_id, params).isolation == "inline"
+        self._host = EnvHost(**self._greeting) if inline else None
 
     @property
     def pending(self) -> int:
-        """Calls that are waiting for a worker right now; 0 for inline environments."""
-        return 0
+        """Calls whose answer has not reached its caller yet; 0 for inline environments."""
+        return self._pending
 
     async def open(self, task: Task, *, seed: int, horizon: int) -> EnvSession:
         """Start an episode of `task`. Raises `EnvironmentFailure`."""
-        return _InlineSession(self._host, next(self._keys), task, seed, horizon)
+        if self._closed:
+            raise EnvironmentFailure("the pool of environments is closed")
+        key = next(self._keys)
+        if self._host is not None:
+            return _InlineSession(self._host, key, task, seed, horizon)
+        self._pending += 1
+        try:
+            return await self._open(key, task, seed, horizon)
+        finally:
+            self._pending -= 1
 
     async def aclose(self) -> None:
         """Close the environments and end the workers, within about a second."""
-        self._host.shutdown()
+        self._closed = True
+        if self._host is not None:
+            self._host.shutdown()
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.finish()
+        for _ in range(CLOSE_POLLS):
+            if all(worker.failure is not None for worker in workers):
+                break
+            await asyncio.sleep(CLOSE_POLL_S)
+        for worker in workers:
+            worker.kill("the pool was closed")
+
+    async def _open(self, key: int, task: Task, seed: int, horizon: int) -> EnvSession:
+        fields = [task.id, task.environment, dict(task.data), task.required_turns]
+        message = ("open", key, fields, seed, horizon)
+        while True:
+            worker = self._place()
+            worker.load += 1
+            try:
+                what = f"reset of task {task.id!r}"
+                opened = await worker.call(what, self._reset_timeout_s, *message)
+                return _RemoteSession(self, worker, key, opened)
+            except NotSent:
+                continue  # it fell to another episode's fault: the replacement takes this one
+            except BaseException:  # cancelled, too: the worker may be about to open it
+                self._release(worker, key)
+                raise
+
+    async def _step(self, worker: WorkerProcess, key: int, action: str) -> list[Any]:
+        self._pending += 1
+        try:
+            what = f"step {action[:80]!r}"
+            return await worker.call(what, self._turn_timeout_s, "step", key, action)
+        except NotSent as error:
+            raise EnvironmentFailure(f"its worker process ended: {worker.failure}") from error
+        finally:
+            self._pending -= 1
+
+    def _release(self, worker: WorkerProcess, key: int) -> None:
+        worker.load -= 1
+        worker.post("close", key)
+
+    def _place(self) -> WorkerProcess:
+        """Return the least loaded worker, after starting those that are missing."""
+        while len(self._workers) < self._num_workers:
+            self._workers.append(WorkerProcess(self._greeting, self._replace))
+        return min(self._workers, key=lambda worker: worker.load)
+
+    def _replace(self, dead: WorkerProcess) -> None:
+        """Start the successor at once; if `dead` could not even start, the next `open` does."""
+        self._workers.remove(dead)
+        if dead.ready:
+            self._workers.append(WorkerProcess(self._greeting, self._replace))

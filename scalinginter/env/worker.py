@@ -1,0 +1,80 @@
+"""The inside of a worker process: answers calls from a socket, one line of JSON each, in order.
+
+    trainer -> worker   {"reference": ..., "params": ..., "want_admissible": ...}    the greeting
+    worker -> trainer   {"ok": null}
+    trainer -> worker   ["open", session, task, seed, horizon] | ["step", session, action]
+    worker -> trainer   {"ok": [...]} or {"error": "what happened"}
+    trainer -> worker   ["close", session]                                           no answer
+
+It imports the environment and nothing of the trainer: no torch. The end of the stream ends it.
+"""
+
+import ctypes
+import faulthandler
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from scalinginter.env.host import EnvHost, Observation
+from scalinginter.errors import EnvironmentFailure
+from scalinginter.types import Task
+
+PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
+
+
+def pack(observation: Observation) -> list[Any]:
+    """Return the fields of an observation in their order, as JSON values."""
+    o = observation
+    return [o.text, o.reward, o.terminated, o.truncated, o.success, o.admissible]
+
+
+def unpack(fields: list[Any]) -> Observation:
+    """Undo `pack`."""
+    *rest, admissible = fields
+    return Observation(*rest, None if admissible is None else tuple(admissible))
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Serve the socket `descriptor` until its end or the death of process `parent`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to decide on
+    faulthandler.enable()  # a native crash leaves its stack in the log that failures quote
+    _die_with(parent)
+    with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
+        host = EnvHost(**json.loads(stream.readline()))
+        _send(stream, {"ok": None})
+        calls: dict[str, Callable[..., Any]] = {
+            "open": lambda *arguments: _open(host, *arguments),
+            "step": lambda *arguments: pack(host.step(*arguments)),
+        }
+        for line in stream:
+            name, *arguments = json.loads(line)
+            if name == "close":
+                host.close(*arguments)
+                continue
+            try:
+                answer = {"ok": calls[name](*arguments)}
+            except EnvironmentFailure as failure:
+                answer = {"error": str(failure)}
+            _send(stream, answer)
+        host.shutdown()
+
+
+def _open(host: EnvHost, session: int, task: list[Any], seed: int, horizon: int) -> list[Any]:
+    instructions, first = host.open(session, Task(*task), seed, horizon)
+    return [instructions, pack(first)]
+
+
+def _send(stream: Any, answer: dict[str, Any]) -> None:
+    stream.write(json.dumps(answer).encode() + b"\n")
+    stream.flush()
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the line above took effect
+        os._exit(1)
