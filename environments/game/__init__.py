@@ -1,0 +1,1 @@
+"""Games in text: crafting (TextCraft) and text adventures (TextWorld)."""

@@ -1,0 +1,1 @@
+"""TextCraft: reach a goal item over a tree of crafting recipes."""

@@ -1,0 +1,121 @@
+"""Environment ids and where they live. Importing this module imports no environment.
+
+Built-in environments are a static table. Other packages add theirs with an entry point:
+
+    [project.entry-points."scalinginter.environments"]
+    my_game = "my_package.my_game:MyGame"
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from scalinginter.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from scalinginter.env.base import TextEnv
+
+ENTRY_POINT_GROUP = "scalinginter.environments"
+
+BUILTIN: dict[str, str] = {
+    "textcraft": "environments.game.textcraft.env:TextCraft",
+    "textworld_coin": "environments.game.textworld.env:TextWorldCoin",
+    "textworld_cooking": "environments.game.textworld.env:TextWorldCooking",
+    "toy_corridor": "scalinginter.env.toy:ToyCorridor",
+    "toy_faulty": "scalinginter.env.toy:ToyFaulty",
+    "toy_forced": "scalinginter.env.toy:ToyForced",
+}
+
+
+def environment_locations() -> dict[str, str]:
+    """Return `id -> "module:Class"` of every environment; a built-in id cannot be replaced."""
+    plugins = {
+        point.name: point.value
+        for point in metadata.entry_points(group=ENTRY_POINT_GROUP)
+    }
+    return dict(sorted((plugins | BUILTIN).items()))
+
+
+def environment_ids() -> list[str]:
+    """Return the ids of all environments, in alphabetical order."""
+    return list(environment_locations())
+
+
+def check_id(env_id: str) -> None:
+    """Raise `UserError` if no environment has this id."""
+    if env_id in BUILTIN:  # spares the scan of installed packages
+        return
+    ids = environment_ids()
+    if env_id not in ids:
+        raise UserError(
+            f"unknown environment {env_id!r}{nearest(env_id, ids)}; there are: {', '.join(ids)}"
+        )
+
+
+def load_class(env_id: str) -> type[TextEnv]:
+    """Import and return the class of an environment.
+
+    Raises `UserError` for an unknown id and for one whose package cannot be imported.
+    """
+    check_id(env_id)
+    location = BUILTIN.get(env_id) or environment_locations()[env_id]
+    return load_location(location, f"environment {env_id!r}")
+
+
+def load_location(location: str, what: str) -> type[TextEnv]:
+    """Import `"module:Class"`; `what` names it in the error."""
+    from scalinginter.env.base import TextEnv
+
+    module_name, _, class_name = location.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name, None)
+    except ImportError as error:
+        raise UserError(
+            f"{what} lives in {location!r}, which cannot be imported: {error}; "
+            "install its package, or mend the entry point"
+        ) from error
+    if not (inspect.isclass(found) and issubclass(found, TextEnv)):
+        raise UserError(
+            f"{what} must be a subclass of scalinginter.env.base.TextEnv; {location!r} is {found!r}"
+        )
+    return found
+
+
+def make(env_id: str, **params: Any) -> TextEnv:
+    """Build an environment. Raises `UserError` for an unknown id, parameter or value."""
+    return build(load_class(env_id), env_id, params)
+
+
+def build(cls: type[TextEnv], name: str, params: dict[str, Any]) -> TextEnv:
+    """Build `cls(**params)` after checking that it has these parameters."""
+    signature = inspect.signature(cls).parameters
+    allowed = [
+        key
+        for key, p in signature.items()
+        if p.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    takes_any = len(allowed) < len(signature)
+    unknown = [] if takes_any else [key for key in params if key not in allowed]
+    if unknown:
+        key = unknown[0]
+        raise UserError(
+            f"environment {name!r} has no parameter {key!r}{nearest(key, allowed)}; "
+            f"it has: {', '.join(allowed) or 'none'}"
+        )
+    return cls(**params)
+
+
+def register_gymnasium() -> None:
+    """Make `gymnasium.make("scalinginter/<id>-v0")` work for every environment.
+
+    gymnasium calls this by itself where the package is installed (entry point `gymnasium.envs`).
+    """
+    import gymnasium
+
+    for env_id, location in environment_locations().items():
+        name = f"scalinginter/{env_id}-v0"
+        if name not in gymnasium.registry:
+            gymnasium.register(id=name, entry_point=location)
