@@ -103,11 +103,12 @@ class Trajectory:
     task: Task
     group_id: str  # given by the sampler; trajectories that are compared share it
     index: int  # position within the group
-    seed: int  # seed of the environment and of sampling
+    seed: int  # of sampling
     horizon: int  # limit in force, in turns
     turns: tuple[Turn, ...]
     stop: StopReason
     success: bool
+    first_observation: str = ""
     error: str = ""  # what failed, where stop.is_failure
 
     @property

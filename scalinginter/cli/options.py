@@ -1,0 +1,57 @@
+"""Options that several commands share, and their checks."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from scalinginter.errors import UserError, nearest
+
+COST_UNITS = ("turns", "generated_tokens", "forward_tokens", "seconds", "steps")
+
+
+def int_list(name: str, minimum: int) -> Any:
+    """Return an argparse type for `1,2,3`: distinct whole numbers, each at least `minimum`."""
+
+    def parse(text: str) -> list[int]:
+        try:
+            values = [int(part) for part in text.split(",")]
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{name} takes whole numbers with commas between, e.g. 0,1,2; got {text!r}"
+            ) from None
+        if any(value < minimum for value in values):
+            raise argparse.ArgumentTypeError(f"{name} must be at least {minimum}, got {text!r}")
+        if len(set(values)) != len(values):
+            raise argparse.ArgumentTypeError(f"{name} names a number twice: {text!r}")
+        return values
+
+    return parse
+
+
+def budget_overrides(budgets: list[str]) -> list[str]:
+    """Turn `turns=120000` into `train.budget.turns=120000`; checks the unit's name."""
+    overrides = []
+    for budget in budgets:
+        unit, equals, amount = budget.partition("=")
+        if not equals or unit not in COST_UNITS:
+            raise UserError(
+                f"--budget {budget}: must be unit=amount, unit one of {', '.join(COST_UNITS)}"
+                f"{nearest(unit, COST_UNITS)}"
+            )
+        overrides.append(f"train.budget.{unit}={amount}")
+    return overrides
+
+
+def writable_folder(path: str | Path, option: str) -> Path:
+    """Make a folder and return it. Raises `UserError` if it cannot be made or written."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{option} {path}: cannot be made: {error.strerror}; choose another folder"
+        ) from None
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"{option} {path}: is not writable; choose another folder")
+    return folder

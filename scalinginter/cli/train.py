@@ -1,0 +1,141 @@
+"""`train`: one run, the continuation of one, or a comparison of several schedules and seeds."""
+
+import argparse
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from scalinginter.cli.options import budget_overrides, int_list, writable_folder
+from scalinginter.config.load import find_recipe, load_recipe, recipe_dict
+from scalinginter.config.schema import Recipe
+from scalinginter.errors import UserError
+
+EXAMPLES = """
+examples:
+  train.py --schedule schedules/textcraft/scaled.yaml --set train.num_steps=50 --output runs/x
+  train.py --resume runs/x
+  train.py --schedule schedules/quickstart/{fixed_short,scaled}.yaml --seeds 0,1,2 \\
+           --budget turns=30000
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = EXAMPLES
+    add = parser.add_argument
+    add("--schedule", nargs="+", metavar="FILE", default=[], help="recipe; several are compared")
+    add(
+        "--seeds",
+        type=int_list("--seeds", 0),
+        metavar="0,1,2",
+        help="one run per seed (default: the seed of the recipe)",
+    )
+    add(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change the recipe, e.g. train.num_steps=50 or horizon.stages.0=4",
+    )
+    add(
+        "--budget",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="UNIT=N",
+        help="end at this cost: turns, generated_tokens, forward_tokens, seconds or steps",
+    )
+    add("--output", metavar="DIR", help="run folder (default: runs/...)")
+    add("--resume", metavar="DIR", help="continue the run in DIR from its newest checkpoint")
+    add("--jobs", type=int, metavar="N", help="runs of a comparison at a time (default: cores)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    overrides = [*options.set, *budget_overrides(options.budget)]
+    if options.jobs is not None and options.jobs < 1:
+        raise UserError(f"--jobs must be at least 1, got {options.jobs}")
+    if options.resume:
+        _refuse_with_resume(options)
+        return _resume(Path(options.resume), overrides)
+    if not options.schedule:
+        raise UserError(
+            "nothing to train: name a recipe, e.g. --schedule schedules/quickstart/scaled.yaml, "
+            "or a run to continue, --resume runs/x"
+        )
+    recipes = {path: load_recipe(path, overrides) for path in options.schedule}
+    if len(options.schedule) == 1 and len(options.seeds or [0]) == 1:
+        [(path, recipe)] = recipes.items()
+        if options.seeds:
+            recipe = recipe.model_copy(update={"seed": options.seeds[0]})
+        return _single(path, recipe, options.output)
+    return _compare(options, recipes)
+
+
+def _single(path: str, recipe: Recipe, output: str | None) -> int:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    folder = find_recipe(path).resolve().parent.name
+    run_dir = Path(output or f"runs/{folder}-{recipe.name}-seed{recipe.seed}-{stamp}")
+    if (run_dir / "run.json").exists():
+        raise UserError(
+            f"--output {run_dir}: holds a run already; continue it with --resume {run_dir}, "
+            "or choose another folder"
+        )
+    writable_folder(run_dir, "--output")
+    return _train(recipe, run_dir, resume=False)
+
+
+def _resume(run_dir: Path, overrides: list[str]) -> int:
+    from scalinginter.train.resume import resumed_recipe
+
+    recipe = resumed_recipe(run_dir, overrides)
+    writable_folder(run_dir, "--resume")
+    return _train(recipe, run_dir, resume=True)
+
+
+def _train(recipe: Recipe, run_dir: Path, *, resume: bool) -> int:
+    """Train in this process, with the MLflow writer beside it."""
+    from scalinginter.cli.tracking import mlflow_writer
+    from scalinginter.train.run import run_training
+
+    print(f"Run folder: {run_dir}", flush=True)
+    command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    with mlflow_writer(recipe, [run_dir], root=None):
+        code = run_training(recipe_dict(recipe), run_dir, resume=resume, command=command)
+    if code == 130:
+        print(f"Stopped and saved. Continue with:\n  python train.py --resume {run_dir}")
+    elif code == 0:
+        print(f"Evaluate with:\n  python eval.py --checkpoint {run_dir}")
+    return code
+
+
+def _compare(options: argparse.Namespace, recipes: dict[str, Recipe]) -> int:
+    from scalinginter.cli.tracking import mlflow_writer
+    from scalinginter.compare.run import run_comparison
+
+    arms: dict[str, Recipe] = {}
+    for path, recipe in recipes.items():
+        if recipe.name in arms:
+            raise UserError(f"two schedules are named {recipe.name!r}; set `name:` in {path}")
+        arms[recipe.name] = recipe
+    first = find_recipe(options.schedule[0]).resolve()
+    root = Path(options.output or f"runs/{first.parent.name}")
+    seeds = options.seeds or [next(iter(arms.values())).seed]
+    writable_folder(root, "--output")
+    command = ["python", Path(sys.argv[0]).name, *sys.argv[1:]]
+    with mlflow_writer(next(iter(arms.values())), [], root=root):
+        code = run_comparison(arms, seeds, root, jobs=options.jobs, command=command)
+    if code == 130:
+        print(f"Stopped and saved. Continue with the same command:\n  {shlex.join(command)}")
+    return code
+
+
+def _refuse_with_resume(options: argparse.Namespace) -> None:
+    for name in ("schedule", "seeds", "output"):
+        if getattr(options, name):
+            raise UserError(
+                f"--resume takes the recipe of the run; leave --{name} away, "
+                "or start a new run without --resume"
+            )

@@ -1,0 +1,90 @@
+"""The expert plays: trajectories to imitate, with the tokens that the policy would have sampled."""
+
+from collections.abc import Sequence
+
+from scalinginter.chat.action import DEMONSTRATION, INSTRUCTIONS
+from scalinginter.chat.constraint import TokenTrie
+from scalinginter.chat.renderer import Renderer
+from scalinginter.config.schema import ChatConfig
+from scalinginter.engine.base import Constraint
+from scalinginter.env.base import TextEnv
+from scalinginter.errors import UserError
+from scalinginter.types import Completion, FinishReason, StopReason, Task, Trajectory, Turn
+
+
+def demonstrate(
+    env: TextEnv, tasks: Sequence[Task], renderer: Renderer, chat: ChatConfig, max_context: int
+) -> list[Trajectory]:
+    """Play the expert plan of each task. Plans that do not fit `max_context` tokens are left out.
+
+    Raises `UserError` if the environment has no expert.
+    """
+    played = [_demonstrate(env, task, renderer, chat) for task in tasks]
+    return [t for t in played if _num_tokens(t) <= max_context]
+
+
+def _num_tokens(trajectory: Trajectory) -> int:
+    return sum(len(t.context_ids) + len(t.completion.token_ids) for t in trajectory.turns)
+
+
+def _demonstrate(env: TextEnv, task: Task, renderer: Renderer, chat: ChatConfig) -> Trajectory:
+    observation, _ = env.reset(seed=0, options={"task": task})
+    first = observation
+    plan = env.expert_plan()
+    if plan is None:
+        raise UserError(
+            f"environment {task.environment!r} has no expert plan for task {task.id!r}; "
+            "set sft.num_demonstrations: 0"
+        )
+    rules = f"{env.instructions}\n{INSTRUCTIONS[chat.format]}".strip()
+    shown = _shown(observation, chat, len(plan))
+    context = renderer.opening(
+        [{"role": "system", "content": rules}, {"role": "user", "content": shown}]
+    )
+    turns: list[Turn] = []
+    success = False
+    for number, action in enumerate(plan):
+        text = DEMONSTRATION[chat.format].format(action=action)
+        trie = _trie(env, renderer, chat)
+        completion = _imitated(renderer, text, trie)
+        observation, reward, terminated, _, info = env.step(action)
+        turns.append(
+            Turn(tuple(context), completion, text, action, observation, float(reward))
+        )
+        success = bool(info.get("success", False))
+        context = renderer.extend(_shown(observation, chat, len(plan) - number - 1), True)
+        if terminated:
+            break
+    return Trajectory(
+        task=task,
+        group_id=f"demonstration/{task.id}",
+        index=0,
+        seed=0,
+        horizon=len(plan),
+        turns=tuple(turns),
+        stop=StopReason.TERMINATED,
+        success=success,
+        first_observation=first,
+    )
+
+
+def _shown(observation: str, chat: ChatConfig, turns_left: int) -> str:
+    return f"{observation}\nTurns left: {turns_left}" if chat.show_turns_left else observation
+
+
+def _trie(env: TextEnv, renderer: Renderer, chat: ChatConfig) -> Constraint | None:
+    admissible = env.admissible_actions() if chat.constrain_to_admissible else None
+    return TokenTrie.for_actions(renderer, tuple(admissible)) if admissible else None
+
+
+def _imitated(renderer: Renderer, text: str, constraint: Constraint | None) -> Completion:
+    """The expert's answer as an engine would have recorded it, at log-prob 0."""
+    ids = (*renderer.encode(text), min(renderer.stop_ids))
+    allowed: list[tuple[int, ...] | None] = []
+    state = constraint.start if constraint else None
+    for token in ids:
+        allowed.append(constraint.allowed(state) if constraint else None)
+        state = constraint.advance(state, token) if constraint else None
+    forced = tuple(choice is not None and len(choice) == 1 for choice in allowed)
+    zeros = (0.0,) * len(ids)
+    return Completion(ids, zeros, forced, tuple(allowed), FinishReason.STOP, policy_version=0)

@@ -1,0 +1,210 @@
+"""One episode: the agent and the environment take turns until something ends it."""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from scalinginter.chat.action import HELP, INSTRUCTIONS, PARSERS
+from scalinginter.chat.constraint import TokenTrie
+from scalinginter.chat.renderer import Renderer
+from scalinginter.config.schema import ChatConfig, RolloutConfig
+from scalinginter.engine.base import Constraint, Engine, GenerateRequest
+from scalinginter.env.pool import EnvPool, EnvSession, Observation
+from scalinginter.errors import EngineFailure, EnvironmentFailure
+from scalinginter.seeds import derive
+from scalinginter.types import Completion, FinishReason, StopReason, Task, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSpec:
+    """Which episode to play."""
+
+    task: Task
+    group_id: str
+    index: int  # within the group
+    seed: int  # of sampling
+    env_seed: int  # of the environment; one for the whole group
+    horizon: int  # turns
+    temperature: float
+
+
+class EpisodeRunner:
+    """Plays episodes. Limits are separate and each has a stop reason of its own (PITFALLS 8)."""
+
+    def __init__(
+        self,
+        pool: EnvPool,
+        engine: Engine,
+        renderer: Renderer,
+        chat: ChatConfig,
+        limits: RolloutConfig,
+    ) -> None:
+        self.pool, self.engine, self.renderer = pool, engine, renderer
+        self.chat, self.limits = chat, limits
+        self.num_forks = 0
+        self._parse = PARSERS[chat.format]
+
+    async def run(self, spec: EpisodeSpec) -> Trajectory:
+        """Play one episode. Never raises for a failure of environment or engine: it is data."""
+        play = _Play(self, spec)
+        stop, error = StopReason.ENV_ERROR, ""
+        try:
+            async with asyncio.timeout(self.limits.episode_timeout_s):
+                stop = await play.until_stopped()
+        except EnvironmentFailure as failure:
+            stop = StopReason.TIMEOUT if failure.timeout else StopReason.ENV_ERROR
+            error = str(failure)
+        except EngineFailure as failure:
+            stop, error = StopReason.ENGINE_ERROR, str(failure)
+        except TimeoutError:
+            stop = StopReason.TIMEOUT
+            error = f"the episode took longer than {self.limits.episode_timeout_s:g} s"
+        finally:
+            self.engine.release(play.session_id)
+            if play.session is not None:
+                await play.session.close()
+        return Trajectory(
+            task=spec.task,
+            group_id=spec.group_id,
+            index=spec.index,
+            seed=spec.seed,
+            horizon=spec.horizon,
+            turns=tuple(play.turns),
+            stop=stop,
+            success=play.success,
+            first_observation=play.session.first.text if play.session else "",
+            error=error,
+        )
+
+    def opening(self, session: EnvSession, turns_left: int) -> list[dict[str, str]]:
+        """Return the messages that open an episode."""
+        rules = f"{session.instructions}\n{INSTRUCTIONS[self.chat.format]}".strip()
+        return [
+            {"role": "system", "content": rules},
+            {"role": "user", "content": self.with_turns_left(session.first.text, turns_left)},
+        ]
+
+    def with_turns_left(self, observation: str, turns_left: int) -> str:
+        """Return the observation as the model sees it."""
+        if not self.chat.show_turns_left:
+            return observation
+        return f"{observation}\nTurns left: {turns_left}"
+
+    def constraint(self, observation: Observation) -> Constraint | None:
+        """Return the constraint to the admissible actions, where the recipe asks for it."""
+        if not self.chat.constrain_to_admissible or not observation.admissible:
+            return None
+        return TokenTrie.for_actions(self.renderer, observation.admissible)
+
+    def parse(self, text: str) -> str | None:
+        """Return the action that a completion names, or None."""
+        return self._parse(text)
+
+
+class _Play:
+    """The state of one episode while it runs."""
+
+    def __init__(self, runner: EpisodeRunner, spec: EpisodeSpec) -> None:
+        self.runner, self.spec = runner, spec
+        self.session_id = f"{spec.group_id}#{spec.index}"
+        self.session: EnvSession | None = None
+        self.turns: list[Turn] = []
+        self.success = False
+        self.num_generated = 0
+        self.num_parse_failures = 0  # in a row
+
+    async def until_stopped(self) -> StopReason:
+        runner, spec, limits = self.runner, self.spec, self.runner.limits
+        self.session = await runner.pool.open(spec.task, seed=spec.env_seed, horizon=spec.horizon)
+        observation = self.session.first
+        messages = runner.opening(self.session, spec.horizon)
+        appended = runner.renderer.opening(messages)
+        context: list[int] = []
+        forked = False
+        for turn in range(spec.horizon):
+            context += appended
+            room = self._room(len(context))
+            if isinstance(room, StopReason):
+                return room
+            completion = await runner.engine.generate(self._request(turn, context, room, observation))
+            observation, record = await self._act(completion, appended, forked, observation)
+            stop = self._take(record, observation)
+            if stop is not None:
+                return stop
+            if turn + 1 == spec.horizon:
+                return StopReason.HORIZON
+            context += completion.token_ids
+            shown = runner.with_turns_left(observation.text, spec.horizon - turn - 1)
+            messages += [
+                {"role": "assistant", "content": record.text},
+                {"role": "user", "content": shown},
+            ]
+            ended = completion.finish is FinishReason.STOP
+            forked = not runner.renderer.can_extend(messages)
+            if forked:
+                runner.num_forks += 1
+                context, appended = [], runner.renderer.opening(messages)
+            else:
+                appended = runner.renderer.extend(shown, ended)
+            if limits.max_tokens_per_episode and self.num_generated >= limits.max_tokens_per_episode:
+                return StopReason.TOKENS
+        raise AssertionError("a horizon is at least one turn")
+
+    def _room(self, num_context: int) -> int | StopReason:
+        """Return how many tokens this turn may have; what is checked is the prompt that is sent."""
+        limits = self.runner.limits
+        room = limits.max_tokens_per_turn
+        if num_context + room > min(limits.max_context, self.runner.engine.max_context):
+            return StopReason.CONTEXT
+        if limits.max_tokens_per_episode is not None:
+            room = min(room, limits.max_tokens_per_episode - self.num_generated)
+        return room
+
+    def _request(
+        self, turn: int, context: list[int], room: int, observation: Observation
+    ) -> GenerateRequest:
+        return GenerateRequest(
+            session=self.session_id,
+            prompt_ids=list(context),
+            max_new_tokens=room,
+            seed=derive(self.spec.seed, turn),
+            temperature=self.spec.temperature,
+            stop_ids=self.runner.renderer.stop_ids,
+            constraint=self.runner.constraint(observation),
+        )
+
+    async def _act(
+        self, completion: Completion, appended: list[int], forked: bool, before: Observation
+    ) -> tuple[Observation, Turn]:
+        """Send the action; an answer without one gets help and costs the turn all the same."""
+        assert self.session is not None
+        text = self.runner.renderer.decode(completion.token_ids)
+        action = self.runner.parse(text)
+        if action is None:
+            help_text = HELP[self.runner.chat.format]
+            after = replace(before, text=help_text, reward=0.0, terminated=False, truncated=False)
+        else:
+            after = await self.session.step(action)
+        self.num_parse_failures = self.num_parse_failures + 1 if action is None else 0
+        self.num_generated += len(completion.token_ids)
+        record = Turn(
+            context_ids=tuple(appended),
+            completion=completion,
+            text=text,
+            action=action,
+            observation=after.text,
+            reward=after.reward,
+            forked=forked,
+        )
+        return after, record
+
+    def _take(self, turn: Turn, observation: Observation) -> StopReason | None:
+        self.turns.append(turn)
+        self.success = observation.success
+        if observation.terminated:
+            return StopReason.TERMINATED
+        if observation.truncated:
+            return StopReason.HORIZON  # a limit of the environment's own
+        limit = self.runner.limits.max_parse_failures
+        if limit is not None and self.num_parse_failures >= limit:
+            return StopReason.PARSE
+        return None

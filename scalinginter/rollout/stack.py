@@ -1,0 +1,93 @@
+"""Everything between a recipe and an episode: engine, renderer, environments, collectors."""
+
+from collections.abc import Callable
+
+import torch
+
+from scalinginter.chat.renderer import Renderer
+from scalinginter.config.schema import Recipe
+from scalinginter.engine.base import Engine
+from scalinginter.engine.local import LocalEngine
+from scalinginter.engine.scripted import ScriptedEngine
+from scalinginter.env.pool import EnvPool
+from scalinginter.env.registry import make
+from scalinginter.model.load import Policy, load_policy
+from scalinginter.rollout.collect import Collector
+from scalinginter.rollout.episode import EpisodeRunner
+from scalinginter.seeds import derive
+
+
+class RolloutStack:
+    """One engine; environment instances of their own for training and for evaluation."""
+
+    def __init__(self, recipe: Recipe, policy: Policy) -> None:
+        self._recipe = recipe
+        self._pools: list[EnvPool] = []
+        self.renderer = Renderer.for_tokenizer(policy.tokenizer)
+        self.env = make(recipe.environment.id, **recipe.environment.params)  # for its task lists
+        self.engine = make_engine(recipe, policy, self.renderer, self._pending)
+
+    def collector(self) -> Collector:
+        """Make a collector with environment instances of its own."""
+        environment, rollout = self._recipe.environment, self._recipe.rollout
+        pool = EnvPool(
+            environment.id,
+            environment.params,
+            num_workers=environment.num_workers,
+            turn_timeout_s=environment.turn_timeout_s,
+            reset_timeout_s=environment.reset_timeout_s,
+            want_admissible=self._recipe.chat.constrain_to_admissible,
+        )
+        self._pools.append(pool)
+        runner = EpisodeRunner(pool, self.engine, self.renderer, self._recipe.chat, rollout)
+        return Collector(
+            runner, max_concurrent=rollout.max_concurrent, max_retries=rollout.max_retries
+        )
+
+    async def aclose(self) -> None:
+        """Stop the engine and the environments."""
+        await self.engine.aclose()
+        for pool in self._pools:
+            await pool.aclose()
+
+    def _pending(self) -> int:
+        return sum(pool.pending for pool in self._pools)
+
+
+def make_engine(
+    recipe: Recipe, policy: Policy, renderer: Renderer, pending: Callable[[], int]
+) -> Engine:
+    """Make the engine that a recipe names."""
+    rollout = recipe.rollout
+    if recipe.engine.kind == "scripted":
+        stop = min(renderer.stop_ids)
+        script = [[*renderer.encode(text), stop] for text in recipe.engine.script]
+        return ScriptedEngine(script, max_context=rollout.max_context)
+    return LocalEngine(
+        policy.model,
+        packed=policy.packed,
+        max_context=rollout.max_context,
+        max_batch_tokens=recipe.engine.max_batch_tokens,
+        max_sessions=rollout.max_concurrent,
+        pad_id=min(renderer.stop_ids),
+        busy=pending if rollout.deterministic else None,
+    )
+
+
+def load_recipe_policy(recipe: Recipe, *, path: str | None = None) -> Policy:
+    """Load the recipe's policy, or the one saved at `path` (a folder)."""
+    config = recipe.model if path is None else recipe.model.model_copy(update={"path": path})
+    device = torch_device(recipe.model.device)
+    return load_policy(
+        config,
+        corpus=lambda: make(recipe.environment.id, **recipe.environment.params).corpus(),
+        seed=derive("model", recipe.seed),
+        device=device,
+    )
+
+
+def torch_device(name: str) -> torch.device:
+    """Return the device that `auto`, `cpu` or `cuda` means here."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)

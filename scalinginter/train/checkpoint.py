@@ -1,0 +1,117 @@
+"""Checkpoints that are whole or not there.
+
+A checkpoint is written into `<name>.tmp`, every file is synced, a manifest with sizes and SHA-256
+sums comes last, then the folder is renamed. `kill -9` at any moment leaves the older ones intact.
+
+    checkpoints/step-000050/
+      policy/         weights, configuration and tokenizer, loads with AutoModelForCausalLM
+      learner.pt      optimizer and learning-rate schedule
+      state.json      counters, costs, horizon schedule, journal offsets
+      manifest.json   sizes and SHA-256 sums of all the above
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scalinginter.errors import CheckpointError
+
+_PREFIX = "step-"
+
+
+class CheckpointStore:
+    """The checkpoints of one run."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder, self._keep = folder, keep
+
+    def save(self, step: int, write: Callable[[Path], None], state: dict[str, Any]) -> Path:
+        """Write a checkpoint: `write(folder)` puts the heavy files there. Returns its folder."""
+        final = self.folder / f"{_PREFIX}{step:06d}"
+        if final.exists() and not problem(final):
+            return final
+        shutil.rmtree(final, ignore_errors=True)
+        draft = final.with_suffix(".tmp")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        write(draft)
+        (draft / "state.json").write_text(json.dumps(state, indent=1))
+        files = sorted(p for p in draft.rglob("*") if p.is_file())
+        manifest = {str(p.relative_to(draft)): _entry(p) for p in files}
+        (draft / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        for path in [*draft.rglob("*"), draft]:
+            _sync(path)
+        draft.rename(final)
+        _sync(self.folder)
+        self._drop_old()
+        return final
+
+    def valid(self) -> list[Path]:
+        """Return the whole checkpoints, newest first."""
+        return [path for path in self._all() if not problem(path)]
+
+    def latest(self) -> Path:
+        """Return the newest whole checkpoint. Raises `CheckpointError` if there is none."""
+        found = self._all()
+        for path in found:
+            if not problem(path):
+                return path
+        if found:
+            raise CheckpointError(
+                f"{self.folder}: none of its checkpoints is whole; {found[0].name}: "
+                f"{problem(found[0])}. Start again with another --output"
+            )
+        raise CheckpointError(f"{self.folder}: no checkpoint there. Start again with another --output")
+
+    def _all(self) -> list[Path]:
+        if not self.folder.is_dir():
+            return []
+        names = [p for p in self.folder.iterdir() if p.name.startswith(_PREFIX)]
+        return sorted((p for p in names if p.suffix != ".tmp"), reverse=True)
+
+    def _drop_old(self) -> None:
+        for path in self._all()[self._keep :]:
+            shutil.rmtree(path)
+        for path in self.folder.glob(f"{_PREFIX}*.tmp"):
+            shutil.rmtree(path)
+
+
+def problem(folder: Path) -> str:
+    """Return what is wrong with a checkpoint, or an empty string."""
+    manifest_path = folder / "manifest.json"
+    if not manifest_path.is_file():
+        return "it has no manifest.json"
+    try:
+        manifest = json.loads(manifest_path.read_text())
+    except ValueError:
+        return "its manifest.json is not JSON"
+    for name, entry in manifest.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if _entry(path) != entry:
+            return f"{name} is damaged: its SHA-256 sum is not the one that was saved"
+    return ""
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return the counters of a checkpoint."""
+    return json.loads((folder / "state.json").read_text())
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

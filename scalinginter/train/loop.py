@@ -1,0 +1,202 @@
+"""THE loop. One step:
+
+    horizon = schedule.horizon(progress)
+    tasks -> collect(groups under that horizon) -> schedule.observe
+          -> algorithm.advantages -> rows -> learner.update -> engine.set_version
+          -> journal, then evaluation and checkpoint when they are due
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scalinginter.algo.grpo import GRPO
+from scalinginter.config.schema import Recipe
+from scalinginter.eval.metrics import summarize
+from scalinginter.eval.runner import evaluate, held_out_tasks
+from scalinginter.horizon import Horizon, Outcome, Progress, make_schedule
+from scalinginter.model.load import Policy, save_policy
+from scalinginter.rollout.collect import Collection, CollectPlan
+from scalinginter.rollout.record import episode_record
+from scalinginter.rollout.stack import RolloutStack
+from scalinginter.seeds import derive
+from scalinginter.track.journal import Journal
+from scalinginter.train.batch import to_samples
+from scalinginter.train.checkpoint import CheckpointStore
+from scalinginter.train.costs import Budget, Costs
+from scalinginter.train.learner import Learner
+from scalinginter.train.metrics import rollout_metrics
+from scalinginter.train.signals import StopSignal
+from scalinginter.train.tasks import TaskSampler
+from scalinginter.types import Group, TrainingSample
+
+Report = Callable[[int, str, dict[str, float], float], None]  # step, stage, metrics, share spent
+
+
+class Trainer:
+    """Holds the parts and the counters of one run, and takes its steps."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        policy: Policy,
+        algorithm: GRPO,
+        learner: Learner,
+        stack: RolloutStack,
+        journal: Journal,
+        checkpoints: CheckpointStore,
+        stop: StopSignal,
+        report: Report,
+    ) -> None:
+        self.recipe, self.policy, self.algorithm, self.learner = recipe, policy, algorithm, learner
+        self.stack, self.journal, self.checkpoints = stack, journal, checkpoints
+        self.stop, self.report = stop, report
+        self.schedule = make_schedule(recipe.horizon)
+        self.budget = Budget(recipe.train)
+        self.costs = Costs()
+        self.task_cursor = 0
+        self._evaluated_at: int | None = None
+        self._collector, self._eval_collector = stack.collector(), stack.collector()
+        self._sampler = TaskSampler(stack.env.tasks("train"), recipe.seed)
+
+    @property
+    def step_count(self) -> int:
+        return self.costs.steps
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is spent."""
+        return self.budget.fraction(self.costs) >= 1.0
+
+    def run(self) -> None:
+        """Train until the budget is spent. Raises `Interrupted` after a signal."""
+        self._evaluate_when_due()
+        while not self.done:
+            self.step()
+            self._evaluate_when_due()
+            every = self.recipe.checkpoint.every
+            if every is not None and self.step_count % every == 0:
+                self.save()
+        self.save()
+
+    def step(self) -> None:
+        """Take one step: nothing of it is kept unless all of it was done."""
+        started = time.perf_counter()
+        progress = Progress(self.step_count, self.budget.fraction(self.costs))
+        horizon = self.schedule.horizon(progress)
+        forwarded = self._forward_tokens()
+        collection = self._collect(horizon)
+        collected = time.perf_counter()
+        self.schedule.observe(
+            Outcome(t.horizon, t.success) for t in collection.trajectories if not t.stop.is_failure
+        )
+        update = self.learner.update(self._samples(collection.groups))
+        if not update.get("update/skipped"):
+            self.stack.engine.set_version(self.stack.engine.version + 1)
+        ended = time.perf_counter()
+
+        self.task_cursor += self.recipe.rollout.num_tasks
+        self._spend(collection, self._forward_tokens() - forwarded, ended - started)
+        metrics = rollout_metrics(collection, horizon) | update | self.costs.metrics()
+        metrics |= {
+            "time/step_s": ended - started,
+            "time/rollout_s": collected - started,
+            "time/update_s": ended - collected,
+        }
+        if self.recipe.track.episodes:
+            records = [episode_record(t) for t in collection.trajectories]
+            self.journal.episodes(self.step_count, "train", records)
+        self._log("train", metrics)
+
+    def save(self) -> Path:
+        """Write a checkpoint of everything that the next step depends on."""
+        state = {
+            "costs": asdict(self.costs),
+            "task_cursor": self.task_cursor,
+            "schedule": self.schedule.state_dict(),
+            "version": self.stack.engine.version,
+            "evaluated_at": self._evaluated_at,
+            "journal": self.journal.offsets(),
+        }
+        return self.checkpoints.save(self.step_count, self._write_weights, state)
+
+    def load(self, folder: Path, state: dict[str, Any]) -> None:
+        """Continue from a checkpoint; the policy's weights were loaded from it already."""
+        learner = torch.load(folder / "learner.pt", weights_only=True)
+        torch.set_rng_state(learner.pop("rng"))
+        self.learner.load_state_dict(learner)
+        self.costs = Costs(**state["costs"])
+        self.task_cursor = state["task_cursor"]
+        self.schedule.load_state_dict(state["schedule"])
+        self.stack.engine.set_version(state["version"])
+        self._evaluated_at = state["evaluated_at"]
+        self.journal.truncate(state["journal"])
+
+    def _write_weights(self, folder: Path) -> None:
+        save_policy(self.policy.model, self.policy.tokenizer, folder / "policy")
+        state = {**self.learner.state_dict(), "rng": torch.get_rng_state()}
+        torch.save(state, folder / "learner.pt")
+
+    def _collect(self, horizon: Horizon) -> Collection:
+        rollout = self.recipe.rollout
+        plan = CollectPlan(
+            tasks=self._sampler.take(self.task_cursor, rollout.num_tasks),
+            group_size=rollout.group_size,
+            horizon=horizon.turns,
+            temperature=rollout.temperature,
+            key=("train", self.recipe.seed, self.step_count),
+        )
+        return self.stop.run(self._collector.collect(plan))
+
+    def _samples(self, groups: list[Group]) -> list[TrainingSample]:
+        """Turn groups into rows; an episode counts once, however many rows it becomes."""
+        samples: list[TrainingSample] = []
+        episode = 0
+        for group, advantages in zip(groups, self.algorithm.advantages(groups), strict=True):
+            for trajectory, per_turn in zip(group.trajectories, advantages, strict=True):
+                samples += to_samples(trajectory, per_turn, episode)
+                episode += 1
+        return samples
+
+    def _spend(self, collection: Collection, forwarded: int, seconds: float) -> None:
+        episodes = collection.trajectories
+        self.costs = replace(
+            self.costs,
+            turns=self.costs.turns + sum(len(t.turns) for t in episodes),
+            generated_tokens=self.costs.generated_tokens
+            + sum(t.num_generated_tokens for t in episodes),
+            forward_tokens=self.costs.forward_tokens + forwarded,
+            seconds=self.costs.seconds + seconds,
+            steps=self.costs.steps + 1,
+        )
+
+    def _forward_tokens(self) -> int:
+        return self.stack.engine.stats.forwarded_tokens + self.learner.forward_tokens
+
+    def _evaluate_when_due(self) -> None:
+        every = self.recipe.eval.every
+        due = self.done or self.step_count == 0 or (every and self.step_count % every == 0)
+        if not due or self._evaluated_at == self.step_count:
+            return
+        config = self.recipe.eval
+        tasks = held_out_tasks(self.stack.env, config)
+        trajectories = self.stop.run(evaluate(self._eval_collector, tasks, config))
+        self._evaluated_at = self.step_count
+        if self.recipe.track.episodes:
+            records = [episode_record(t) for t in trajectories]
+            self.journal.episodes(self.step_count, "eval", records)
+        metrics = summarize(trajectories) | {"eval/horizon": float(config.horizon)}
+        self._log("eval", metrics | self.costs.metrics())
+
+    def _log(self, stage: str, metrics: dict[str, float]) -> None:
+        self.journal.log(self.step_count, stage, metrics)  # type: ignore[arg-type]
+        self.report(self.step_count, stage, metrics, self.budget.fraction(self.costs))
+
+
+def seed_torch(recipe: Recipe) -> None:
+    """Seed what is left to torch's own generator."""
+    torch.manual_seed(derive("torch", recipe.seed))

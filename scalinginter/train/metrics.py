@@ -1,0 +1,59 @@
+"""What one step's episodes say, as `stage/name` numbers."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from scalinginter.horizon import Horizon
+from scalinginter.rollout.collect import Collection
+from scalinginter.types import StopReason, Trajectory
+
+
+def rollout_metrics(collection: Collection, horizon: Horizon) -> dict[str, float]:
+    """Return the metrics of a step's episodes. Infrastructure failures are counted, not averaged."""
+    everything = collection.trajectories
+    episodes = [t for t in everything if not t.stop.is_failure]
+    metrics = {
+        "horizon/max_turns": float(horizon.turns),
+        "horizon/stage": float(horizon.stage),
+        "rollout/episodes": float(len(episodes)),
+        "rollout/retries": float(collection.num_retries),
+        "rollout/zero_variance_groups": float(_num_zero_variance(collection)),
+    }
+    for reason in StopReason:
+        metrics[f"stop/{reason}"] = _mean([t.stop is reason for t in everything])
+    if not episodes:
+        return metrics
+    turns = [turn for t in episodes for turn in t.turns]
+    metrics |= {
+        "rollout/success": _mean([t.success for t in episodes]),
+        "rollout/turns_mean": _mean([len(t.turns) for t in episodes]),
+        "rollout/truncated_share": _mean([t.stop.is_truncation for t in episodes]),
+        "rollout/parse_failure_share": _mean([turn.action is None for turn in turns]),
+        "rollout/tokens_per_turn": _mean([len(turn.completion.token_ids) for turn in turns]),
+        "rollout/forks": float(sum(turn.forked for turn in turns)),
+        "reward/mean": _mean([t.reward for t in episodes]),
+        "reward/std": float(np.std([t.reward for t in episodes])),
+    }
+    return metrics | _by_length(episodes)
+
+
+def _by_length(episodes: Sequence[Trajectory]) -> dict[str, float]:
+    rewards: dict[int, list[float]] = defaultdict(list)
+    for trajectory in episodes:
+        if trajectory.task.required_turns is not None:
+            rewards[trajectory.task.required_turns].append(trajectory.reward)
+    return {f"reward/by_length/{length}": _mean(rewards[length]) for length in sorted(rewards)}
+
+
+def _num_zero_variance(collection: Collection) -> int:
+    rewards = [
+        {t.reward for t in group.trajectories if not t.stop.is_failure}
+        for group in collection.groups
+    ]
+    return sum(len(distinct) <= 1 for distinct in rewards)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0

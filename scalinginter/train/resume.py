@@ -1,0 +1,36 @@
+"""What a run may be continued with: its own recipe, give or take what has not happened yet."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from scalinginter.config.load import apply_overrides, differences, recipe_dict, validate
+from scalinginter.config.schema import Recipe
+from scalinginter.config.yaml_strict import read_mapping
+from scalinginter.errors import CheckpointError, UserError
+
+MAY_CHANGE = ("train.num_steps", "train.budget", "checkpoint", "track")
+
+
+def resumed_recipe(run_dir: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read the recipe of a run and apply the overrides that a continued run may have.
+
+    Raises `CheckpointError` if the folder holds no run, `UserError` for any other change.
+    """
+    config = run_dir / "config.yaml"
+    if not config.is_file():
+        what = "there is no such folder" if not run_dir.is_dir() else "it holds no config.yaml"
+        raise CheckpointError(f"--resume {run_dir}: {what}; give the folder of a run")
+    data = read_mapping(config)
+    before = recipe_dict(validate(data, str(config)))
+    apply_overrides(data, overrides)
+    recipe = validate(data, str(config))
+    changed = differences(before, recipe_dict(recipe))
+    refused = [path for path in changed if not path.startswith(MAY_CHANGE)]
+    if refused:
+        lines = [f"  {path}: {changed[path][0]!r} -> {changed[path][1]!r}" for path in refused]
+        raise UserError(
+            f"--resume {run_dir}: a continued run keeps its recipe; these would change it:\n"
+            + "\n".join(lines)
+            + f"\nOnly {', '.join(MAY_CHANGE)} may change; start a new run for the rest"
+        )
+    return recipe

@@ -1,0 +1,176 @@
+"""One training run from its recipe and folder: builds the parts, trains, leaves the folder whole."""
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from scalinginter.algo.grpo import GRPO
+from scalinginter.config.load import recipe_dict, validate
+from scalinginter.config.schema import Recipe
+from scalinginter.errors import UserError
+from scalinginter.model.load import Policy, save_policy
+from scalinginter.rollout.demonstrations import demonstrate
+from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
+from scalinginter.track.journal import Journal
+from scalinginter.track.progress import Progress
+from scalinginter.track.run_folder import RunInfo, set_status, write_config, write_run_info
+from scalinginter.train.batch import to_samples
+from scalinginter.train.checkpoint import CheckpointStore, read_state
+from scalinginter.train.costs import Budget, Costs
+from scalinginter.train.learner import Learner
+from scalinginter.train.loop import Trainer, seed_torch
+from scalinginter.train.sft import cold_start
+from scalinginter.train.signals import Interrupted, StopSignal
+from scalinginter.train.tasks import TaskSampler
+
+
+def run_training(
+    config: dict[str, Any],
+    run_dir: str | Path,
+    resume: bool = False,
+    quiet: bool = False,
+    command: Sequence[str] = (),
+    comparison: str | None = None,
+    arm: str | None = None,
+) -> int:
+    """Train in `run_dir`; return 0 when the budget is spent, 130 when a signal stopped it.
+
+    With `resume` it continues from the newest whole checkpoint, to the bit on CPU. Raises
+    `UserError` for what the user can mend; the status in `run.json` is then `failed`.
+    """
+    run_dir = Path(run_dir)
+    recipe = validate(config, source=str(run_dir))
+    with _only_writer(run_dir), StopSignal() as stop:
+        if not resume:
+            info = RunInfo(
+                name=run_dir.name if arm is None else f"{arm}-seed{recipe.seed}",
+                seed=recipe.seed,
+                comparison=comparison,
+                arm=arm,
+                command=list(command),
+            )
+            write_run_info(run_dir, info)
+        else:
+            set_status(run_dir, "running")
+        write_config(run_dir, recipe_dict(recipe))
+        code = 1
+        try:
+            code = _train(recipe, run_dir, resume, quiet, stop)
+        finally:
+            set_status(run_dir, {0: "finished", 130: "stopped"}.get(code, "failed"))
+    return code
+
+
+def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopSignal) -> int:
+    torch.set_num_threads(recipe.model.num_threads)
+    seed_torch(recipe)
+    unit, amount = Budget(recipe.train).leading(Costs())
+    title = f"{recipe.environment.id} {recipe.name} seed {recipe.seed}"
+    with (
+        Progress(title, total=amount, unit=unit, quiet=quiet) as progress,
+        Journal(run_dir) as journal,
+    ):
+        checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
+        saved = checkpoints.latest() if resume else None
+        accelerator = make_accelerator(recipe)
+        policy, reference = _policies(recipe, run_dir, saved)
+        stack = RolloutStack(recipe, policy)
+        if saved is None:
+            _cold_start(recipe, policy, stack, journal, accelerator)
+        algorithm = GRPO(recipe.algorithm)
+        if algorithm.needs_reference and saved is None:
+            save_policy(policy.model, policy.tokenizer, run_dir / "reference")
+        learner = Learner(
+            policy,
+            recipe.train,
+            algorithm,
+            accelerator,
+            total_steps=_total_steps(recipe),
+            seed=recipe.seed,
+            reference=reference,
+        )
+        trainer = Trainer(
+            recipe, policy, algorithm, learner, stack, journal, checkpoints, stop, progress.report
+        )
+        if saved is not None:
+            trainer.load(saved, read_state(saved))
+        try:
+            trainer.run()
+        except Interrupted:
+            trainer.save()
+            return 130
+        finally:
+            stop.finish(stack.aclose())
+    return 0
+
+
+def make_accelerator(recipe: Recipe) -> Accelerator:
+    """Make the Accelerator: bf16 autocast over fp32 weights on GPU, fp32 on CPU."""
+    device = torch_device(recipe.model.device)
+    mixed = device.type == "cuda" and recipe.model.dtype == "auto"
+    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="bf16" if mixed else "no")
+    if accelerator.num_processes != 1:
+        raise UserError(
+            f"started with {accelerator.num_processes} processes; training runs in one. "
+            "Start it with: python train.py ..."
+        )
+    return accelerator
+
+
+def _policies(
+    recipe: Recipe, run_dir: Path, saved: Path | None
+) -> tuple[Policy, torch.nn.Module | None]:
+    """Load the policy and, for a continued run with KL, the policy that it started from."""
+    if saved is None:
+        return load_recipe_policy(recipe), None
+    policy = load_recipe_policy(recipe, path=str(saved / "policy"))
+    folder = run_dir / "reference"
+    if not folder.is_dir():
+        return policy, None
+    return policy, load_recipe_policy(recipe, path=str(folder)).model
+
+
+def _cold_start(
+    recipe: Recipe, policy: Policy, stack: RolloutStack, journal: Journal, accelerator: Accelerator
+) -> None:
+    """Imitate the expert for a while, if the recipe says so."""
+    if not recipe.sft.num_demonstrations:
+        return
+    tasks = TaskSampler(stack.env.tasks("train"), recipe.seed).take(0, recipe.sft.num_demonstrations)
+    played = demonstrate(
+        stack.env, tasks, stack.renderer, recipe.chat, recipe.rollout.max_context
+    )
+    rows = [row for i, t in enumerate(played) for row in to_samples(t, None, i)]
+    cold_start(
+        policy,
+        rows,
+        recipe.sft,
+        accelerator=accelerator,
+        micro_batch_tokens=recipe.train.micro_batch_tokens,
+        seed=recipe.seed,
+        report=lambda step, metrics: journal.log(step, "sft", metrics),
+    )
+
+
+def _total_steps(recipe: Recipe) -> int | None:
+    steps = Budget(recipe.train).limits.get("steps")
+    return None if steps is None else int(steps)
+
+
+@contextmanager
+def _only_writer(run_dir: Path) -> Iterator[None]:
+    """Hold the run folder's lock: two trainers in one folder would spoil it."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with (run_dir / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{run_dir}: another process trains there; wait for it, or choose another folder"
+            ) from None
+        yield
