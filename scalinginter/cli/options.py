@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from scalinginter.config.yaml_strict import parse
 from scalinginter.errors import UserError, nearest
 
 COST_UNITS = ("turns", "generated_tokens", "forward_tokens", "seconds", "steps")
@@ -55,3 +56,14 @@ def writable_folder(path: str | Path, option: str) -> Path:
     if not os.access(folder, os.W_OK):
         raise UserError(f"{option} {path}: is not writable; choose another folder")
     return folder
+
+
+def parameters(pairs: list[str], option: str) -> dict[str, Any]:
+    """Turn `key=value` pairs into a mapping; values are YAML."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise UserError(f"{option} {pair}: must look like key=value")
+        found[key] = parse(text, f"{option} {pair}")
+    return found

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 
-from scalinginter.chat.action import DEMONSTRATION, INSTRUCTIONS
-from scalinginter.chat.constraint import TokenTrie
+from scalinginter.chat.action import INSTRUCTIONS
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig
 from scalinginter.engine.base import Constraint
 from scalinginter.env.base import TextEnv
 from scalinginter.errors import UserError
 from scalinginter.types import Completion, FinishReason, StopReason, Task, Trajectory, Turn
+
+ANSWERS = {"plain": "{action}", "react": "Thought: The next step is clear.\nAction: {action}"}
+"""How an expert's action is written in each format."""
 
 
 def demonstrate(
@@ -44,7 +46,7 @@ def _demonstrate(env: TextEnv, task: Task, renderer: Renderer, chat: ChatConfig)
     turns: list[Turn] = []
     success = False
     for number, action in enumerate(plan):
-        text = DEMONSTRATION[chat.format].format(action=action)
+        text = ANSWERS[chat.format].format(action=action)
         trie = _trie(env, renderer, chat)
         completion = _imitated(renderer, text, trie)
         observation, reward, terminated, _, info = env.step(action)
@@ -74,12 +76,12 @@ def _shown(observation: str, chat: ChatConfig, turns_left: int) -> str:
 
 def _trie(env: TextEnv, renderer: Renderer, chat: ChatConfig) -> Constraint | None:
     admissible = env.admissible_actions() if chat.constrain_to_admissible else None
-    return TokenTrie.for_actions(renderer, tuple(admissible)) if admissible else None
+    return renderer.constrain(admissible) if admissible else None
 
 
 def _imitated(renderer: Renderer, text: str, constraint: Constraint | None) -> Completion:
     """The expert's answer as an engine would have recorded it, at log-prob 0."""
-    ids = (*renderer.encode(text), min(renderer.stop_ids))
+    ids = tuple(renderer.answer(text))
     allowed: list[tuple[int, ...] | None] = []
     state = constraint.start if constraint else None
     for token in ids:

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from scalinginter.chat.action import HELP, INSTRUCTIONS, PARSERS
-from scalinginter.chat.constraint import TokenTrie
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig, RolloutConfig
 from scalinginter.engine.base import Constraint, Engine, GenerateRequest
@@ -40,7 +39,6 @@ class EpisodeRunner:
     ) -> None:
         self.pool, self.engine, self.renderer = pool, engine, renderer
         self.chat, self.limits = chat, limits
-        self.num_forks = 0
         self._parse = PARSERS[chat.format]
 
     async def run(self, spec: EpisodeSpec) -> Trajectory:
@@ -93,7 +91,7 @@ class EpisodeRunner:
         """Return the constraint to the admissible actions, where the recipe asks for it."""
         if not self.chat.constrain_to_admissible or not observation.admissible:
             return None
-        return TokenTrie.for_actions(self.renderer, observation.admissible)
+        return self.renderer.constrain(observation.admissible)
 
     def parse(self, text: str) -> str | None:
         """Return the action that a completion names, or None."""
@@ -139,10 +137,9 @@ class _Play:
                 {"role": "user", "content": shown},
             ]
             ended = completion.finish is FinishReason.STOP
-            forked = not runner.renderer.can_extend(messages)
+            forked = runner.renderer.must_fork(messages)
             if forked:
-                runner.num_forks += 1
-                context, appended = [], runner.renderer.opening(messages)
+                context, appended = [], runner.renderer.fork(messages)
             else:
                 appended = runner.renderer.extend(shown, ended)
             if limits.max_tokens_per_episode and self.num_generated >= limits.max_tokens_per_episode:

@@ -60,8 +60,7 @@ def make_engine(
     """Make the engine that a recipe names."""
     rollout = recipe.rollout
     if recipe.engine.kind == "scripted":
-        stop = min(renderer.stop_ids)
-        script = [[*renderer.encode(text), stop] for text in recipe.engine.script]
+        script = [renderer.answer(text) for text in recipe.engine.script]
         return ScriptedEngine(script, max_context=rollout.max_context)
     return LocalEngine(
         policy.model,
@@ -69,7 +68,7 @@ def make_engine(
         max_context=rollout.max_context,
         max_batch_tokens=recipe.engine.max_batch_tokens,
         max_sessions=rollout.max_concurrent,
-        pad_id=min(renderer.stop_ids),
+        pad_id=renderer.stop_id,
         busy=pending if rollout.deterministic else None,
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from scalinginter.algo.grpo import GRPO
+from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import Recipe
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
@@ -44,7 +44,7 @@ class Trainer:
         self,
         recipe: Recipe,
         policy: Policy,
-        algorithm: GRPO,
+        algorithm: Algorithm,
         learner: Learner,
         stack: RolloutStack,
         journal: Journal,

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 
-from scalinginter.algo.grpo import GRPO
+from scalinginter.algo.registry import make_algorithm
 from scalinginter.config.load import recipe_dict, validate
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import UserError
@@ -78,11 +79,11 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
         checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
         saved = checkpoints.latest() if resume else None
         accelerator = make_accelerator(recipe)
-        policy, reference = _policies(recipe, run_dir, saved)
+        policy = _starting_policy(recipe, run_dir, saved)
         stack = RolloutStack(recipe, policy)
         if saved is None:
             _cold_start(recipe, policy, stack, journal, accelerator)
-        algorithm = GRPO(recipe.algorithm)
+        algorithm = make_algorithm(recipe.algorithm)
         if algorithm.needs_reference and saved is None:
             save_policy(policy.model, policy.tokenizer, run_dir / "reference")
         learner = Learner(
@@ -91,8 +92,8 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
             algorithm,
             accelerator,
             total_steps=_total_steps(recipe),
+            temperature=recipe.rollout.temperature,
             seed=recipe.seed,
-            reference=reference,
         )
         trainer = Trainer(
             recipe, policy, algorithm, learner, stack, journal, checkpoints, stop, progress.report
@@ -122,17 +123,13 @@ def make_accelerator(recipe: Recipe) -> Accelerator:
     return accelerator
 
 
-def _policies(
-    recipe: Recipe, run_dir: Path, saved: Path | None
-) -> tuple[Policy, torch.nn.Module | None]:
-    """Load the policy and, for a continued run with KL, the policy that it started from."""
+def _starting_policy(recipe: Recipe, run_dir: Path, saved: Path | None) -> Policy:
+    """Load the policy. A continued run with KL starts from its reference, which the learner copies
+    before `Trainer.load` brings the checkpoint's weights."""
     if saved is None:
-        return load_recipe_policy(recipe), None
-    policy = load_recipe_policy(recipe, path=str(saved / "policy"))
-    folder = run_dir / "reference"
-    if not folder.is_dir():
-        return policy, None
-    return policy, load_recipe_policy(recipe, path=str(folder)).model
+        return load_recipe_policy(recipe)
+    reference = run_dir / "reference"
+    return load_recipe_policy(recipe, path=str(reference if reference.is_dir() else saved / "policy"))
 
 
 def _cold_start(
@@ -145,7 +142,11 @@ def _cold_start(
     played = demonstrate(
         stack.env, tasks, stack.renderer, recipe.chat, recipe.rollout.max_context
     )
-    rows = [row for i, t in enumerate(played) for row in to_samples(t, None, i)]
+    rows = [
+        row
+        for i, t in enumerate(played)
+        for row in to_samples(t, np.ones(len(t.turns), dtype=np.float32), i)
+    ]
     cold_start(
         policy,
         rows,

@@ -1,0 +1,32 @@
+"""`check-env ID`: does an environment keep the contract?"""
+
+import argparse
+
+from scalinginter.cli.options import parameters
+from scalinginter.env.registry import check_id
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("id", help="registry id, or module:Class")
+    parser.add_argument(
+        "--param",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an argument of the environment, e.g. bag=3",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the checks; exit code 1 if one fails."""
+    params = parameters(options.param, "--param")
+    if ":" not in options.id:
+        check_id(options.id)
+    from scalinginter.env.check import check_env
+
+    report = check_env(options.id, params)
+    for line in report.lines():
+        print(line)
+    return 0 if report.ok else 1

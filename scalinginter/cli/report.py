@@ -1,0 +1,17 @@
+"""`report DIR`: write the report of a comparison again from its journals."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="folder of a comparison")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write report.md and its plots."""
+    from scalinginter.compare.report import write_report
+
+    print(write_report(Path(options.folder)))
+    return 0

@@ -1,0 +1,82 @@
+"""Evaluate one policy at several horizons and show the figures side by side."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from scalinginter.config.schema import Recipe
+from scalinginter.eval.metrics import summarize
+from scalinginter.eval.runner import evaluate, held_out_tasks
+from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
+
+
+def sweep(recipe: Recipe, policy_path: Path | None, horizons: list[int], output: Path | None) -> int:
+    """Play the held-out tasks at each horizon, print a table, and write it as JSON to `output`.
+
+    Every horizon meets the same tasks and seeds. Returns 1 if every episode of a horizon failed.
+    """
+    torch.set_num_threads(recipe.model.num_threads)
+    policy = load_recipe_policy(recipe, path=None if policy_path is None else str(policy_path))
+    stack = RolloutStack(recipe, policy)
+    tasks = held_out_tasks(stack.env, recipe.eval)
+    with asyncio.Runner() as runner:
+        results = {}
+        for horizon in horizons:
+            played = runner.run(evaluate(stack.collector(), tasks, recipe.eval, horizon))
+            results[horizon] = summarize(played)
+        runner.run(stack.aclose())
+    config = recipe.eval
+    title = (
+        f"{recipe.environment.id}, {config.split} split: {len(tasks)} tasks x "
+        f"{config.samples_per_task} episodes, temperature {config.temperature:g}"
+    )
+    Console(highlight=False).print(_table(title, results))
+    if output is not None:
+        document = {
+            "policy": str(policy_path or recipe.model.path),
+            "environment": recipe.environment.id,
+            "eval": config.model_dump(mode="json"),
+            "by_horizon": results,
+        }
+        output.write_text(json.dumps(document, indent=1))
+        print(f"Figures: {output}")
+    return 0 if all(result["eval/episodes"] for result in results.values()) else 1
+
+
+def _table(title: str, results: dict[int, dict[str, float]]) -> Table:
+    """A row per metric, a column per horizon."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("horizon (turns)")
+    for horizon in results:
+        table.add_column(str(horizon), justify="right")
+    names = list(dict.fromkeys(name for result in results.values() for name in result))
+    for name in names:
+        if name in ("eval/success_low", "eval/success_high"):
+            continue
+        values = [result.get(name) for result in results.values()]
+        if name.startswith("eval/stop/") and not any(values):
+            continue
+        cells = ["" if value is None else f"{value:.3g}" for value in values]
+        if name == "eval/success":
+            cells = [
+                f"{r[name]:.3f} [{r['eval/success_low']:.3f}, {r['eval/success_high']:.3f}]"
+                if name in r
+                else ""
+                for r in results.values()
+            ]
+        table.add_row(_label(name), *cells)
+    return table
+
+
+def _label(name: str) -> str:
+    short = name.removeprefix("eval/")
+    prefix = "success_by_length/"
+    if short.startswith(prefix):
+        return f"success, {short.removeprefix(prefix)} turns needed"
+    if short.startswith("stop/"):
+        return f"stopped by {short.removeprefix('stop/')}"
+    return short.replace("_at_", "@").replace("_", " ")
