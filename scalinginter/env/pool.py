@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from scalinginter.env.host import EnvHost, Observation, make_env
-from scalinginter.env.remote import NotSent, WorkerProcess
+from scalinginter.env.remote import NotSentError, WorkerProcess
 from scalinginter.env.worker import unpack
 from scalinginter.errors import EnvironmentFailure
 from scalinginter.types import Task
@@ -152,7 +152,7 @@ class EnvPool:
                 what = f"reset of task {task.id!r}"
                 opened = await worker.call(what, self._reset_timeout_s, *message)
                 return _RemoteSession(self, worker, key, opened)
-            except NotSent:
+            except NotSentError:
                 continue  # it fell to another episode's fault: the replacement takes this one
             except BaseException:  # cancelled, too: the worker may be about to open it
                 self._release(worker, key)
@@ -163,7 +163,7 @@ class EnvPool:
         try:
             what = f"step {action[:80]!r}"
             return await worker.call(what, self._turn_timeout_s, "step", key, action)
-        except NotSent as error:
+        except NotSentError as error:
             raise EnvironmentFailure(f"its worker process ended: {worker.failure}") from error
         finally:
             self._pending -= 1

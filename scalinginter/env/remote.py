@@ -18,6 +18,7 @@ from scalinginter.errors import EnvironmentFailure
 
 START_TIMEOUT_S = 120.0  # importing a heavy environment from a cold disk takes its time
 LOG_LIMIT = 1 << 20  # bytes of a worker's error output that are kept
+LAST_WORDS_S = 0.1  # between the end of a worker's stream and its burial
 READ_SIZE = 1 << 18
 # The trainer's main module is not imported in the worker (multiprocessing's spawn would): it may
 # lack a guard, and it may import torch.
@@ -26,7 +27,7 @@ BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[3]); " + (
 )
 
 
-class NotSent(Exception):
+class NotSentError(Exception):
     """A worker that had worked ended before this call was sent to it."""
 
 
@@ -81,8 +82,9 @@ class WorkerProcess:
     async def call(self, what: str, timeout_s: float, *message: Any) -> Any:
         """Send `message`, return the answer.
 
-        Raises `EnvironmentFailure` when the environment fails, the worker dies or the answer is
-        later than `timeout_s` after the call was sent; `NotSent` when the worker, once ready, died first.
+        Raises `EnvironmentFailure` when the environment fails, the worker dies, or the answer is
+        later than `timeout_s` after the call was sent; `NotSentError` when the worker had worked
+        and died before the call was sent.
         """
         self._follow_loop()
         if self.failure is not None:
@@ -136,7 +138,9 @@ class WorkerProcess:
         for call in self._waiting:
             if call.future is not None and not call.future.done():
                 message = f"its worker process ended: {self.failure}"
-                call.future.set_exception(NotSent() if self.ready else EnvironmentFailure(message))
+                call.future.set_exception(
+                    NotSentError() if self.ready else EnvironmentFailure(message)
+                )
         self._waiting.clear()
 
     def _dispatch(self, call: _Call) -> None:
@@ -175,8 +179,10 @@ class WorkerProcess:
             return
         except ConnectionError:
             chunk = b""
-        if not chunk:
-            self.kill("its worker process died" + self._during())
+        if not chunk:  # it is about to end; its exit status and last words tell why
+            self._loop.remove_reader(self._socket)
+            reason = "its worker process died" + self._during()
+            self._loop.call_later(LAST_WORDS_S, self.kill, reason)
             return
         self._received += chunk
         while self.failure is None and (end := self._received.find(b"\n")) >= 0:
@@ -186,7 +192,8 @@ class WorkerProcess:
 
     def _on_answer(self, answer: dict[str, Any]) -> None:
         call, timer = self._current, self._timer
-        assert call is not None and timer is not None, "an answer nobody asked for"
+        assert call is not None, "an answer nobody asked for"
+        assert timer is not None, "a call without a deadline"
         timer.cancel()
         if call.future is None:
             self.ready = True

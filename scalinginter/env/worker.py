@@ -43,24 +43,25 @@ def main(descriptor: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to decide on
     faulthandler.enable()  # a native crash leaves its stack in the log that failures quote
     _die_with(parent)
-    with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
-        host = EnvHost(**json.loads(stream.readline()))
-        _send(stream, {"ok": None})
-        calls: dict[str, Callable[..., Any]] = {
-            "open": lambda *arguments: _open(host, *arguments),
-            "step": lambda *arguments: pack(host.step(*arguments)),
-        }
-        for line in stream:
-            name, *arguments = json.loads(line)
-            if name == "close":
-                host.close(*arguments)
-                continue
-            try:
-                answer = {"ok": calls[name](*arguments)}
-            except EnvironmentFailure as failure:
-                answer = {"error": str(failure)}
-            _send(stream, answer)
-        host.shutdown()
+    # Not closed here: the trainer takes the end of the stream for the end of this process.
+    stream = socket.socket(fileno=descriptor).makefile("rwb")
+    host = EnvHost(**json.loads(stream.readline()))
+    _send(stream, {"ok": None})
+    calls: dict[str, Callable[..., Any]] = {
+        "open": lambda *arguments: _open(host, *arguments),
+        "step": lambda *arguments: pack(host.step(*arguments)),
+    }
+    for line in stream:
+        name, *arguments = json.loads(line)
+        if name == "close":
+            host.close(*arguments)
+            continue
+        try:
+            answer = {"ok": calls[name](*arguments)}
+        except EnvironmentFailure as failure:
+            answer = {"error": str(failure)}
+        _send(stream, answer)
+    host.shutdown()
 
 
 def _open(host: EnvHost, session: int, task: list[Any], seed: int, horizon: int) -> list[Any]:
