@@ -1,0 +1,36 @@
+"""Advantages of group methods: pure functions of rewards, in numpy.
+
+Shape suffix: `_G` members of one group, one entry per episode (however many rows it became).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+STD_EPSILON = 1e-6  # added to the standard deviation
+EQUAL_REWARDS = 1e-9  # rewards closer than this are equal: their difference is rounding
+
+
+def group_advantages(
+    rewards_G: NDArray[np.float64], counted_G: NDArray[np.bool_], *, normalize: bool
+) -> NDArray[np.float64]:
+    """Return reward minus group mean, divided by the group's standard deviation on request.
+
+    GRPO, DeepSeekMath (arXiv 2402.03300), section 4.1.2: A_i = (r_i - mean(r)) / std(r). The
+    standard deviation is the sample one (ddof 1), as in TRL and verl, plus `STD_EPSILON`.
+
+    Only members with `counted_G` enter mean and deviation; the others get 0. A group whose counted
+    rewards are all equal, or that counts fewer than two, says nothing: exactly 0 for everyone.
+    """
+    advantages_G = np.zeros_like(rewards_G, dtype=np.float64)
+    counted = rewards_G[counted_G].astype(np.float64)
+    if not has_variance(counted):
+        return advantages_G
+    centred = counted - counted.mean()
+    scale = counted.std(ddof=1) + STD_EPSILON if normalize else 1.0
+    advantages_G[counted_G] = centred / scale
+    return advantages_G
+
+
+def has_variance(rewards: NDArray[np.float64]) -> bool:
+    """Whether the rewards of a group differ, so that some of its episodes beat others."""
+    return bool(len(rewards) > 1 and np.ptp(rewards) > EQUAL_REWARDS)

@@ -1,0 +1,106 @@
+"""Losses: pure functions of per-token tensors, in torch.
+
+Shape suffix: `_N` tokens, in any order. Every function takes a mask and a weight per token and
+returns `sum(weight * value)` over the masked-in tokens: the weights alone decide the aggregation.
+Masked-out positions are replaced before any arithmetic, so whatever they hold (NaN, inf) adds
+exactly 0 to the value and to every gradient.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+KLEstimator = Literal["k1", "k2", "k3"]
+
+
+@dataclass(frozen=True, slots=True)
+class LossBatch:
+    """The tokens of one micro-batch, as an algorithm's loss sees them. Tensors of shape [N]."""
+
+    logprobs: Tensor  # of the policy that is trained; carries the gradient
+    behaviour: Tensor  # log-probs recorded when the tokens were sampled
+    reference: Tensor | None  # log-probs of the frozen reference, where the algorithm needs it
+    entropy: Tensor  # nats, of the distribution that the token was drawn from
+    advantages: Tensor
+    weights: Tensor  # share of the token in the optimizer step's loss
+    mask: Tensor  # bool
+
+
+@dataclass(frozen=True, slots=True)
+class LossTerms:
+    """What an algorithm's loss returns for one micro-batch."""
+
+    loss: Tensor  # scalar with gradient; losses of micro-batches add up
+    sums: dict[str, Tensor] = field(default_factory=dict)  # terms of the loss: they add up too
+    averages: dict[str, Tensor] = field(default_factory=dict)  # weighted sums: over total weight
+    maxima: dict[str, Tensor] = field(default_factory=dict)
+
+
+def weighted_sum(values_N: Tensor, weights_N: Tensor, mask_N: Tensor) -> Tensor:
+    """Return sum(weights * values) over the mask: 0, attached to the graph, if it is empty."""
+    return (torch.where(mask_N, values_N, 0.0) * torch.where(mask_N, weights_N, 0.0)).sum()
+
+
+def importance_ratio(logprobs_N: Tensor, behaviour_N: Tensor, mask_N: Tensor) -> Tensor:
+    """Return pi(token) / pi_behaviour(token), and 1 where masked out."""
+    return torch.exp(torch.where(mask_N, logprobs_N, 0.0) - torch.where(mask_N, behaviour_N, 0.0))
+
+
+def clipped_surrogate(
+    ratio_N: Tensor, advantages_N: Tensor, *, clip_low: float, clip_high: float
+) -> Tensor:
+    """Return the negated clipped surrogate of each token.
+
+    PPO (arXiv 1707.06347), equation 7, with a clip of its own on each side (DAPO, arXiv
+    2503.14476, equation 10): -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A).
+    """
+    clipped_N = ratio_N.clamp(1.0 - clip_low, 1.0 + clip_high)
+    return -torch.minimum(ratio_N * advantages_N, clipped_N * advantages_N)
+
+
+def clip_shares(
+    ratio_N: Tensor, advantages_N: Tensor, *, clip_low: float, clip_high: float
+) -> tuple[Tensor, Tensor]:
+    """Return two bool [N]: tokens whose gradient the lower, and the upper clip removes."""
+    low_N = (ratio_N < 1.0 - clip_low) & (advantages_N < 0)
+    high_N = (ratio_N > 1.0 + clip_high) & (advantages_N > 0)
+    return low_N, high_N
+
+
+def kl_estimate(
+    logprobs_N: Tensor, reference_N: Tensor, mask_N: Tensor, estimator: KLEstimator
+) -> Tensor:
+    """Estimate KL(pi || reference) per token, for tokens drawn from pi, fit to be minimised.
+
+    With d = log pi - log reference (J. Schulman, "Approximating KL divergence", 2020):
+    k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d. Masked-out tokens give 0.
+
+    Differentiating k1 itself is wrong: E[grad log pi] = 0, so its gradient is noise around 0.
+    Here k1 keeps its value and takes the gradient d * grad log pi, that of k2, whose expectation
+    is the gradient of KL(pi || reference) (score function estimator). The gradient of k3 is, in
+    expectation, that of KL(reference || pi), which has the same minimum.
+    """
+    d_N = torch.where(mask_N, logprobs_N, 0.0) - torch.where(mask_N, reference_N, 0.0)
+    if estimator == "k3":
+        return torch.exp(-d_N) - 1.0 + d_N
+    k2_N = 0.5 * d_N.square()
+    return k2_N if estimator == "k2" else k2_N + (d_N - k2_N).detach()
+
+
+def kl_penalised_advantages(
+    advantages_N: Tensor,
+    behaviour_N: Tensor,
+    reference_N: Tensor,
+    mask_N: Tensor,
+    coefficient: float,
+) -> Tensor:
+    """Return advantages less coefficient * k1 of each token: the KL as a part of the reward.
+
+    The penalty of a token is charged to that token alone (a discount of 0), after the group's
+    normalisation, so that its scale is that of the coefficient whatever the rewards are. k1 is
+    taken between the policy that sampled and the reference, and carries no gradient.
+    """
+    k1_N = torch.where(mask_N, behaviour_N, 0.0) - torch.where(mask_N, reference_N, 0.0)
+    return torch.where(mask_N, advantages_N, 0.0) - coefficient * k1_N.detach()

@@ -1,0 +1,254 @@
+"""The learner holds the gradient: samples in, one or more optimizer steps, metrics out."""
+
+import copy
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from scalinginter.algo.loss import LossBatch
+from scalinginter.algo.registry import Algorithm
+from scalinginter.config.schema import TrainConfig
+from scalinginter.model.load import Policy
+from scalinginter.train.batch import MicroBatch, pack
+from scalinginter.train.logprobs import score
+from scalinginter.train.optimizer import MasterWeights, learning_rate_scale
+from scalinginter.train.tally import Tally
+from scalinginter.types import TrainingSample
+
+
+@dataclass(slots=True)
+class _Minibatch:
+    """The samples of one optimizer step, packed."""
+
+    batches: list[MicroBatch]
+    weights: list[Tensor]  # per micro-batch [N]: each token's share in the loss
+    num_tokens: int  # trained tokens that are forwarded, on all ranks
+    references: list[Tensor | None] = field(default_factory=list)  # per micro-batch [N]
+
+
+class Learner:
+    """Updates the policy from training samples, through Accelerate.
+
+    Args:
+        policy: What is trained; its model is changed in place.
+        config: The recipe's `train` block.
+        algorithm: From `make_algorithm`.
+        accelerator: With `gradient_accumulation_steps=1`: micro-batches are added up here.
+        total_steps: Steps of the whole run, where known: the end of the learning rate's decay.
+        temperature: At which the rollouts are sampled.
+        seed: Of the division into minibatches.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        config: TrainConfig,
+        algorithm: Algorithm,
+        accelerator: Accelerator,
+        total_steps: int | None = None,
+        *,
+        temperature: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.config, self.algorithm, self.accelerator = config, algorithm, accelerator
+        self.total_steps, self.temperature, self.seed = total_steps, temperature, seed
+        self.packed = policy.packed
+        self._reference = _frozen_copy(policy.model) if algorithm.needs_reference else None
+        self._master = MasterWeights(policy.model)
+        optimizer = torch.optim.AdamW(
+            self._master.parameters,
+            lr=config.learning_rate,
+            betas=(config.betas[0], config.betas[1]),
+            weight_decay=config.weight_decay,
+        )
+        self._model, self._optimizer = accelerator.prepare(policy.model, optimizer)
+        self._checkpointing = any(
+            getattr(module, "gradient_checkpointing", False) for module in policy.model.modules()
+        )
+        self.updates = 0  # calls that took an optimizer step: the clock of the learning rate
+        self.calls = 0  # of `update`: the counter of the minibatch shuffle
+        self.forward_tokens = 0  # positions pushed through the model or the reference
+
+    def update(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
+        """Take up to `num_epochs * num_minibatches` optimizer steps on the samples of one step.
+
+        The policy that sampled stays the old policy of the ratio throughout. Minibatches are
+        made of whole episodes, once per call, and visited in a new order each epoch. Rows whose
+        tokens have no gradient are not forwarded, but do count in the loss's normaliser.
+
+        Without any row that has a gradient the call changes nothing but its counter and returns
+        `update/skipped` 1: no optimizer state moves and the learning rate does not advance.
+        """
+        self.calls += 1
+        forwarded = self.forward_tokens
+        rng = np.random.default_rng((self.seed, self.calls))
+        minibatches = [self._minibatch(part) for part in self._split(samples, rng)]
+        minibatches = [minibatch for minibatch in minibatches if minibatch.num_tokens]
+        if not minibatches:
+            return {"update/skipped": 1.0, "update/tokens": 0.0, "update/forward_tokens": 0.0}
+        learning_rate = self._set_learning_rate()
+        for minibatch in minibatches:
+            minibatch.references = [self._reference_logprobs(b) for b in minibatch.batches]
+        tally, norms, steps = Tally(self.accelerator), [], 0
+        self._model.train(self._checkpointing)  # dropout would falsify the ratios
+        for epoch in range(self.config.num_epochs):
+            order = rng.permutation(len(minibatches)) if epoch else range(len(minibatches))
+            for index in order:
+                norm = self._step(minibatches[index], tally, measure_gap=not steps)
+                steps += 1
+                norms += [norm] if np.isfinite(norm) else []
+        self._model.eval()
+        self.updates += bool(norms)
+        slots = sum(b.layout.num_slots for m in minibatches for b in m.batches)
+        padding = sum(b.layout.num_padding for m in minibatches for b in m.batches)
+        return tally.metrics(steps) | {
+            "loss/grad_norm": float(np.mean(norms)) if norms else 0.0,
+            "update/skipped": 0.0,
+            "update/nonfinite": float(steps - len(norms)),
+            "update/optimizer_steps": float(len(norms)),
+            "update/tokens": float(sum(m.num_tokens for m in minibatches)),
+            "update/forward_tokens": float(self.forward_tokens - forwarded),
+            "update/padding_share": padding / max(slots, 1),
+            "update/learning_rate": learning_rate,
+        }
+
+    def _split(
+        self, samples: Sequence[TrainingSample], rng: np.random.Generator
+    ) -> list[list[TrainingSample]]:
+        """Divide the samples into minibatches of whole episodes."""
+        count = self.config.num_minibatches
+        if count == 1:
+            return [list(samples)]
+        episodes = rng.permutation(sorted({sample.episode for sample in samples}))
+        parts = [set(part.tolist()) for part in np.array_split(episodes, count)]
+        return [[sample for sample in samples if sample.episode in part] for part in parts]
+
+    def _minibatch(self, samples: list[TrainingSample]) -> _Minibatch:
+        """Pack the rows that have a gradient; weigh their tokens against all of them."""
+        device, every = self.accelerator.device, self.algorithm.uses_every_token
+        usable = [bool(every or s.advantages[s.mask].any()) for s in samples]
+        weights = torch.tensor(self._row_weights(samples), dtype=torch.float32)
+        kept = [sample for sample, used in zip(samples, usable, strict=True) if used]
+        weights = weights[torch.tensor(usable, dtype=torch.bool)].to(device)
+        batches = pack(kept, self.config.micro_batch_tokens, device)
+        tokens = self._sum_over_ranks([sum(len(batch.targets_N) for batch in batches)])
+        return _Minibatch(batches, [weights[batch.row_N] for batch in batches], int(tokens[0]))
+
+    def _row_weights(self, samples: list[TrainingSample]) -> list[float]:
+        """Return per row the weight of each of its tokens, so that weights sum to 1.
+
+        token: 1 / trained tokens; sequence: 1 / (trained tokens of its episode * episodes); both
+        over all ranks, times the number of ranks because DDP averages the gradients.
+        """
+        tokens: dict[int, int] = {}
+        for sample in samples:
+            tokens[sample.episode] = tokens.get(sample.episode, 0) + int(sample.mask.sum())
+        trained = [count for count in tokens.values() if count]
+        num_tokens, num_episodes = self._sum_over_ranks([sum(trained), len(trained)])
+        ranks = self.accelerator.num_processes
+        if self.algorithm.loss_aggregation == "token":
+            return [ranks / max(num_tokens, 1.0)] * len(samples)
+        return [ranks / max(tokens[sample.episode] * num_episodes, 1.0) for sample in samples]
+
+    def _sum_over_ranks(self, values: list[int]) -> list[float]:
+        totals = torch.tensor(values, dtype=torch.float64, device=self.accelerator.device)
+        return self.accelerator.reduce(totals, "sum").tolist()
+
+    def _step(self, minibatch: _Minibatch, tally: Tally, *, measure_gap: bool) -> float:
+        """Take one optimizer step; return the gradient norm, not finite if it was refused."""
+        self._model.zero_grad()
+        last = len(minibatch.batches) - 1
+        for index, batch in enumerate(minibatch.batches):
+            sync = nullcontext() if index == last else self.accelerator.no_sync(self._model)
+            weights_N, reference_N = minibatch.weights[index], minibatch.references[index]
+            with sync:
+                self._backward(batch, weights_N, reference_N, tally, measure_gap)
+        norm = self.accelerator.clip_grad_norm_(self._model.parameters(), self.config.max_grad_norm)
+        if not torch.isfinite(norm):
+            return float("nan")
+        self._master.pull()
+        self._optimizer.step()
+        self._master.push()
+        return float(norm)
+
+    def _backward(
+        self,
+        batch: MicroBatch,
+        weights_N: Tensor,
+        reference_N: Tensor | None,
+        tally: Tally,
+        measure_gap: bool,
+    ) -> None:
+        scores = score(
+            self._model,
+            batch,
+            packed=self.packed,
+            temperature=self.temperature,
+            entropy_gradient=self.algorithm.needs_entropy_gradient,
+        )
+        self.forward_tokens += batch.num_forwarded(self.packed)
+        terms = self.algorithm.loss(
+            LossBatch(
+                logprobs=scores.logprobs,
+                behaviour=batch.behaviour_N,
+                reference=reference_N,
+                entropy=scores.entropy,
+                advantages=batch.advantages_N,
+                weights=weights_N,
+                mask=torch.ones_like(weights_N, dtype=torch.bool),
+            )
+        )
+        self.accelerator.backward(terms.loss)
+        tally.add(terms, weights_N)
+        if measure_gap:
+            gap = (scores.logprobs.detach() - batch.behaviour_N).abs().max()
+            tally.add_maxima({"update/logprob_gap_max": gap})
+
+    @torch.no_grad()
+    def _reference_logprobs(self, batch: MicroBatch) -> Tensor | None:
+        if self._reference is None:
+            return None
+        self.forward_tokens += batch.num_forwarded(self.packed)
+        options = {"packed": self.packed, "temperature": self.temperature}
+        return score(self._reference, batch, **options).logprobs
+
+    def _set_learning_rate(self) -> float:
+        scale = learning_rate_scale(
+            self.updates,
+            warmup_steps=self.config.warmup_steps,
+            decay=self.config.decay,
+            total_steps=self.total_steps,
+        )
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.config.learning_rate * scale
+        return self.config.learning_rate * scale
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all but the policy's weights, for an exact resume. Tensors and plain values."""
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "master": self._master.state(),
+            "reference": None if self._reference is None else self._reference.state_dict(),
+            "updates": self.updates,
+            "calls": self.calls,
+            "forward_tokens": self.forward_tokens,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned; the policy's weights are restored by the caller."""
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._master.load(state["master"])
+        if self._reference is not None:
+            self._reference.load_state_dict(state["reference"])
+        self.updates, self.calls = state["updates"], state["calls"]
+        self.forward_tokens = state["forward_tokens"]
+
+
+def _frozen_copy(model: torch.nn.Module) -> torch.nn.Module:
+    return copy.deepcopy(model).requires_grad_(False).eval()

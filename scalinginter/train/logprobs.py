@@ -1,0 +1,107 @@
+"""Log-probs of the trained tokens of a micro-batch, under the distribution they were drawn from.
+
+Only the logits at position t-1 of a trained token t are computed. A token drawn under a constraint
+has the softmax over the allowed ids alone; the others do not enter.
+Shape suffixes: `_N` trained tokens, `_C` constrained ones (the first C), `V` vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from scalinginter.train.batch import Constraints, MicroBatch
+
+CHUNK_ELEMENTS = 1 << 23  # logits whose entropy is worked out at once where no gradient is needed
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Log-prob and entropy (nats) of each trained token, float32 [N]."""
+
+    logprobs: Tensor
+    entropy: Tensor
+
+
+def score(
+    model: nn.Module,
+    batch: MicroBatch,
+    *,
+    packed: bool,
+    temperature: float = 1.0,
+    entropy_gradient: bool = False,
+) -> TokenScores:
+    """Run the model over a micro-batch and score its trained tokens.
+
+    Args:
+        model: A causal language model of transformers, wrapped for training or not.
+        batch: From `pack`.
+        packed: Whether the model was prepared for packed rows; if not, it runs row by row.
+        temperature: At which the tokens were drawn.
+        entropy_gradient: Whether the loss has an entropy term.
+    """
+    logits = (_packed_logits if packed else _row_logits)(model, batch)
+    logits = logits.float()
+    if temperature != 1.0:
+        logits = logits / temperature
+    if batch.constraints is None:
+        return TokenScores(*_free(logits, batch.targets_N, entropy_gradient))
+    bound = len(batch.constraints.line_C)
+    logprobs_C, entropy_C = _constrained(logits[:bound], batch.constraints)
+    if bound == len(logits):
+        return TokenScores(logprobs_C, entropy_C)
+    logprobs, entropy = _free(logits[bound:], batch.targets_N[bound:], entropy_gradient)
+    return TokenScores(torch.cat([logprobs_C, logprobs]), torch.cat([entropy_C, entropy]))
+
+
+def _packed_logits(model: nn.Module, batch: MicroBatch) -> Tensor:
+    return model(
+        input_ids=batch.ids_T.unsqueeze(0),
+        position_ids=batch.positions_T.unsqueeze(0),
+        attention_layout=batch.layout,
+        logits_to_keep=batch.logit_index_N,
+        use_cache=False,
+    ).logits[0]
+
+
+def _row_logits(model: nn.Module, batch: MicroBatch) -> Tensor:
+    """For models whose attention is their own: each row with its prompt, one at a time."""
+    before_N = batch.positions_T[batch.logit_index_N]
+    tokens, pieces = [], []
+    for row, (prompt, own) in zip(batch.rows, batch.layout.spans, strict=True):
+        tokens.append((batch.row_N == row).nonzero().squeeze(1))
+        ids = torch.cat([batch.ids_T[prompt], batch.ids_T[own]]).unsqueeze(0)
+        output = model(input_ids=ids, logits_to_keep=before_N[tokens[-1]], use_cache=False)
+        pieces.append(output.logits[0])
+    return torch.cat(pieces)[torch.cat(tokens).argsort()]
+
+
+def _free(logits: Tensor, targets_N: Tensor, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    if entropy_gradient:
+        logprobs = logits.log_softmax(-1)
+        return _pick(logprobs, targets_N), -(logprobs.exp() * logprobs).sum(-1)
+    normaliser = logits.logsumexp(-1)
+    logprobs_N = _pick(logits, targets_N) - normaliser
+    with torch.no_grad():
+        rows = max(1, CHUNK_ELEMENTS // logits.shape[-1])
+        entropy = torch.cat([_entropy(chunk) for chunk in logits.split(rows)])
+    return logprobs_N, entropy
+
+
+def _pick(values: Tensor, index_N: Tensor) -> Tensor:
+    return values.gather(1, index_N.unsqueeze(1)).squeeze(1)
+
+
+def _entropy(logits: Tensor) -> Tensor:
+    logprobs = logits.log_softmax(-1)
+    return -(logprobs.exp() * logprobs).sum(-1)
+
+
+def _constrained(logits_C: Tensor, constraints: Constraints) -> tuple[Tensor, Tensor]:
+    """Softmax over the allowed ids: [C, A] logits are all that is looked at."""
+    ids = constraints.table[constraints.line_C]
+    absent = ids < 0
+    logits = logits_C.gather(1, ids.clamp(min=0)).masked_fill(absent, -torch.inf)
+    logprobs = logits.log_softmax(-1)
+    surprise = torch.where(absent, 0.0, logprobs)
+    return _pick(logprobs, constraints.target_C), -(surprise.exp() * surprise).sum(-1)
