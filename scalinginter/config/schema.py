@@ -258,7 +258,8 @@ class EvalConfig(Section):
     """Held-out tasks at the full horizon, whatever the training horizon is."""
 
     horizon: PositiveInt  # the full horizon of this recipe
-    every: PositiveInt | None = 10  # steps; None: at the start and the end only
+    every: PositiveInt | None = None  # steps; start and end are evaluated in any case
+    times: PositiveInt | None = None  # evaluations, spread evenly over the budget
     split: Literal["validation", "test"] = "validation"
     num_tasks: PositiveInt = 64
     samples_per_task: PositiveInt = 1

@@ -1,9 +1,9 @@
 """THE loop. One step:
 
-    horizon = schedule.horizon(progress)
-    tasks -> collect(groups under that horizon) -> schedule.observe
-          -> algorithm.advantages -> rows -> learner.update -> engine.set_version
-          -> journal, then evaluation and checkpoint when they are due
+horizon = schedule.horizon(progress)
+tasks -> collect(groups under that horizon) -> schedule.observe
+      -> algorithm.advantages -> rows -> learner.update -> engine.set_version
+      -> journal, then evaluation and checkpoint when they are due
 """
 
 import time
@@ -59,7 +59,7 @@ class Trainer:
         self.budget = Budget(recipe.train)
         self.costs = Costs()
         self.task_cursor = 0
-        self._evaluated_at: int | None = None
+        self._evaluated: tuple[int, float] | None = None  # step and share of the last evaluation
         self._collector, self._eval_collector = stack.collector(), stack.collector()
         self._sampler = TaskSampler(stack.env.tasks("train"), recipe.seed)
 
@@ -119,7 +119,7 @@ class Trainer:
             "task_cursor": self.task_cursor,
             "schedule": self.schedule.state_dict(),
             "version": self.stack.engine.version,
-            "evaluated_at": self._evaluated_at,
+            "evaluated": self._evaluated,
             "journal": self.journal.offsets(),
         }
         return self.checkpoints.save(self.step_count, self._write_weights, state)
@@ -133,7 +133,7 @@ class Trainer:
         self.task_cursor = state["task_cursor"]
         self.schedule.load_state_dict(state["schedule"])
         self.stack.engine.set_version(state["version"])
-        self._evaluated_at = state["evaluated_at"]
+        self._evaluated = state["evaluated"] and tuple(state["evaluated"])
         self.journal.truncate(state["journal"])
 
     def _write_weights(self, folder: Path) -> None:
@@ -177,15 +177,27 @@ class Trainer:
     def _forward_tokens(self) -> int:
         return self.stack.engine.stats.forwarded_tokens + self.learner.forward_tokens
 
+    def _evaluation_is_due(self) -> bool:
+        """At the start, at the end, every so many steps, and whenever another equal share of the
+        budget is spent; once per step."""
+        config, step = self.recipe.eval, self.step_count
+        share = self.budget.fraction(self.costs)
+        if self._evaluated is None:
+            return True
+        last_step, last_share = self._evaluated
+        if last_step == step:
+            return False
+        times = config.times
+        passed = times is not None and int(share * times) > int(last_share * times)
+        return self.done or passed or bool(config.every and step % config.every == 0)
+
     def _evaluate_when_due(self) -> None:
-        every = self.recipe.eval.every
-        due = self.done or self.step_count == 0 or (every and self.step_count % every == 0)
-        if not due or self._evaluated_at == self.step_count:
+        if not self._evaluation_is_due():
             return
         config = self.recipe.eval
         tasks = held_out_tasks(self.stack.env, config)
         trajectories = self.stop.run(evaluate(self._eval_collector, tasks, config))
-        self._evaluated_at = self.step_count
+        self._evaluated = (self.step_count, self.budget.fraction(self.costs))
         if self.recipe.track.episodes:
             records = [episode_record(t) for t in trajectories]
             self.journal.episodes(self.step_count, "eval", records)

@@ -14,7 +14,7 @@ from scalinginter.algo.registry import make_algorithm
 from scalinginter.config.load import recipe_dict, validate
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import UserError
-from scalinginter.model.load import Policy, save_policy
+from scalinginter.model.load import Policy
 from scalinginter.rollout.demonstrations import demonstrate
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
 from scalinginter.track.journal import Journal
@@ -22,9 +22,9 @@ from scalinginter.track.progress import Progress
 from scalinginter.track.run_folder import RunInfo, set_status, write_config, write_run_info
 from scalinginter.train.batch import to_samples
 from scalinginter.train.checkpoint import CheckpointStore, read_state
-from scalinginter.train.costs import Budget, Costs
+from scalinginter.train.costs import Budget
 from scalinginter.train.learner import Learner
-from scalinginter.train.loop import Trainer, seed_torch
+from scalinginter.train.loop import Report, Trainer, seed_torch
 from scalinginter.train.sft import cold_start
 from scalinginter.train.signals import Interrupted, StopSignal
 from scalinginter.train.tasks import TaskSampler
@@ -70,22 +70,16 @@ def run_training(
 def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopSignal) -> int:
     torch.set_num_threads(recipe.model.num_threads)
     seed_torch(recipe)
-    unit, amount = Budget(recipe.train).leading(Costs())
     title = f"{recipe.environment.id} {recipe.name} seed {recipe.seed}"
-    with (
-        Progress(title, total=amount, unit=unit, quiet=quiet) as progress,
-        Journal(run_dir) as journal,
-    ):
+    with _display(title, quiet) as report, Journal(run_dir) as journal:
         checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
         saved = checkpoints.latest() if resume else None
         accelerator = make_accelerator(recipe)
-        policy = _starting_policy(recipe, run_dir, saved)
+        policy = load_recipe_policy(recipe, path=str(saved / "policy") if saved else None)
         stack = RolloutStack(recipe, policy)
         if saved is None:
             _cold_start(recipe, policy, stack, journal, accelerator)
         algorithm = make_algorithm(recipe.algorithm)
-        if algorithm.needs_reference and saved is None:
-            save_policy(policy.model, policy.tokenizer, run_dir / "reference")
         learner = Learner(
             policy,
             recipe.train,
@@ -96,7 +90,7 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
             seed=recipe.seed,
         )
         trainer = Trainer(
-            recipe, policy, algorithm, learner, stack, journal, checkpoints, stop, progress.report
+            recipe, policy, algorithm, learner, stack, journal, checkpoints, stop, report
         )
         if saved is not None:
             trainer.load(saved, read_state(saved))
@@ -123,25 +117,16 @@ def make_accelerator(recipe: Recipe) -> Accelerator:
     return accelerator
 
 
-def _starting_policy(recipe: Recipe, run_dir: Path, saved: Path | None) -> Policy:
-    """Load the policy. A continued run with KL starts from its reference, which the learner copies
-    before `Trainer.load` brings the checkpoint's weights."""
-    if saved is None:
-        return load_recipe_policy(recipe)
-    reference = run_dir / "reference"
-    return load_recipe_policy(recipe, path=str(reference if reference.is_dir() else saved / "policy"))
-
-
 def _cold_start(
     recipe: Recipe, policy: Policy, stack: RolloutStack, journal: Journal, accelerator: Accelerator
 ) -> None:
     """Imitate the expert for a while, if the recipe says so."""
     if not recipe.sft.num_demonstrations:
         return
-    tasks = TaskSampler(stack.env.tasks("train"), recipe.seed).take(0, recipe.sft.num_demonstrations)
-    played = demonstrate(
-        stack.env, tasks, stack.renderer, recipe.chat, recipe.rollout.max_context
+    tasks = TaskSampler(stack.env.tasks("train"), recipe.seed).take(
+        0, recipe.sft.num_demonstrations
     )
+    played = demonstrate(stack.env, tasks, stack.renderer, recipe.chat, recipe.rollout.max_context)
     rows = [
         row
         for i, t in enumerate(played)
@@ -154,8 +139,26 @@ def _cold_start(
         accelerator=accelerator,
         micro_batch_tokens=recipe.train.micro_batch_tokens,
         seed=recipe.seed,
+        temperature=recipe.rollout.temperature,
         report=lambda step, metrics: journal.log(step, "sft", metrics),
     )
+
+
+@contextmanager
+def _display(title: str, quiet: bool) -> Iterator[Report]:
+    """Show progress on standard output, or nothing."""
+    if quiet:
+        yield lambda step, stage, metrics, share: None
+        return
+    with Progress(title) as progress:
+
+        def report(step: int, stage: str, metrics: dict[str, float], share: float) -> None:
+            if stage == "eval":
+                progress.evaluation(step, metrics)
+            else:
+                progress.update(step, metrics, share)
+
+        yield report
 
 
 def _total_steps(recipe: Recipe) -> int | None:
