@@ -42,9 +42,7 @@ class Journal:
     def __init__(self, run_dir: str | Path) -> None:
         self.run_dir = Path(run_dir)
         self.run_dir.mkdir(parents=True, exist_ok=True)
-        self._files = {
-            name: _open_whole(self.run_dir / name) for name in (METRICS, EPISODES)
-        }
+        self._files = {name: _open_whole(self.run_dir / name) for name in (METRICS, EPISODES)}
 
     def __enter__(self) -> Self:
         return self
@@ -62,24 +60,17 @@ class Journal:
         }
         self._append(METRICS, line)
 
-    def episodes(
-        self, step: int, stage: Stage, records: Iterable[Mapping[str, Any]]
-    ) -> None:
+    def episodes(self, step: int, stage: Stage, records: Iterable[Mapping[str, Any]]) -> None:
         """Append one line per episode; `step`, `stage` and `time` come first in each."""
         now = time.time()
         for record in records:
-            self._append(
-                EPISODES, {"step": step, "stage": stage, "time": now} | dict(record)
-            )
+            self._append(EPISODES, {"step": step, "stage": stage, "time": now} | dict(record))
 
     def offsets(self) -> dict[str, int]:
         """Bring the files to disk and return their sizes in bytes, by file name."""
         for descriptor in self._files.values():
             os.fsync(descriptor)
-        return {
-            name: os.fstat(descriptor).st_size
-            for name, descriptor in self._files.items()
-        }
+        return {name: os.fstat(descriptor).st_size for name, descriptor in self._files.items()}
 
     def truncate(self, offsets: Mapping[str, int]) -> None:
         """Cut the files back to what a checkpoint saw.
@@ -120,9 +111,7 @@ def read_metrics(run_dir: str | Path, stage: Stage | None = None) -> list[Metric
     return lines
 
 
-def read_episodes(
-    run_dir: str | Path, stage: Stage | None = None
-) -> Iterator[dict[str, Any]]:
+def read_episodes(run_dir: str | Path, stage: Stage | None = None) -> Iterator[dict[str, Any]]:
     """Yield the episode records of a run one by one: the file can be large."""
     for raw in _whole_lines(Path(run_dir) / EPISODES):
         record = json.loads(raw)
@@ -133,29 +122,8 @@ def read_episodes(
 def parse_metrics(line: bytes) -> MetricsLine:
     """Return one line of `metrics.jsonl` as a record, without its nulls."""
     record = json.loads(line)
-    metrics = {
-        name: value for name, value in record["metrics"].items() if value is not None
-    }
+    metrics = {name: value for name, value in record["metrics"].items() if value is not None}
     return MetricsLine(record["step"], record["stage"], record["time"], metrics)
-
-
-def read_lines_from(
-    path: Path, offset: int, max_bytes: int = 1 << 24
-) -> tuple[list[bytes], int]:
-    """Return the whole lines after byte `offset`, and the offset after the last of them.
-
-    At most about `max_bytes` are read, but never less than one whole line. For readers that follow
-    a growing file. An absent file has no lines.
-    """
-    if not path.exists():
-        return [], offset
-    with path.open("rb") as file:
-        file.seek(offset)
-        data = file.read(max_bytes)
-        if len(data) == max_bytes:
-            data += file.readline()
-    end = data.rfind(b"\n") + 1
-    return data[:end].splitlines(), offset + end
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
@@ -185,17 +153,13 @@ def _end_of_last_line(descriptor: int) -> int:
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
     values = {name: float(value) for name, value in metrics.items()}
-    return {
-        name: value if math.isfinite(value) else None for name, value in values.items()
-    }
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def _dumps(record: Any) -> str:
     try:
         return json.dumps(record, allow_nan=False, default=_to_python)
-    except (
-        ValueError
-    ):  # a NaN or an infinity somewhere: rare, so the copy is made only then
+    except ValueError:  # a NaN or an infinity somewhere: rare, so the copy is made only then
         return json.dumps(_without_nan(record))
 
 

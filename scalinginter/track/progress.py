@@ -14,12 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from scalinginter.track.journal import (
-    METRICS,
-    MetricsLine,
-    parse_metrics,
-    read_lines_from,
-)
+from scalinginter.track.follow import Cursor, read_new
+from scalinginter.track.journal import METRICS, MetricsLine, parse_metrics
 from scalinginter.track.run_folder import RUN_INFO, read_config, read_run_info
 
 if TYPE_CHECKING:
@@ -89,9 +85,7 @@ class JobView:
         """Return the row of the live table, without the name."""
         if self.step is None:
             return ["" for _ in range(7)] + [self.state]
-        figures = [
-            _figure(self.metrics.get(key), share) for key, _, _, share in _FIGURES
-        ]
+        figures = [_figure(self.metrics.get(key), share) for key, _, _, share in _FIGURES]
         speed = _count(self.tokens_per_s) if self.tokens_per_s else ""
         done = f"{self.fraction:.0%}" if self.fraction is not None else ""
         left = _clock(self.seconds_left) if self.state == "running" else self.state
@@ -114,9 +108,7 @@ class JobView:
 
 def eval_line(step: int, metrics: Mapping[str, float]) -> str:
     """Return one evaluation in words: success with its interval, reward, turns."""
-    text = (
-        f"eval at step {step}:  success {_figure(metrics.get('eval/success'), False)}"
-    )
+    text = f"eval at step {step}:  success {_figure(metrics.get('eval/success'), False)}"
     low, high = metrics.get("eval/success_low"), metrics.get("eval/success_high")
     if low is not None and high is not None:
         text += f" [{low:.2f}, {high:.2f}]"
@@ -136,9 +128,7 @@ class Progress:
     is a budget gives `fraction_done` with each update instead.
     """
 
-    def __init__(
-        self, title: str, total: int | None = None, unit: str = "step"
-    ) -> None:
+    def __init__(self, title: str, total: int | None = None, unit: str = "step") -> None:
         self._job = JobView(title, total, unit)
         self._screen = _Screen([self._job])
 
@@ -188,9 +178,7 @@ class ComparisonProgress:
         for followed in self._followed:
             for line in followed.read():
                 if line.stage == "eval":
-                    self._screen.note(
-                        f"{followed.job.name}  {eval_line(line.step, line.metrics)}"
-                    )
+                    self._screen.note(f"{followed.job.name}  {eval_line(line.step, line.metrics)}")
             if followed.changed:
                 self._screen.show(followed.job)
         self._screen.redraw()
@@ -207,26 +195,26 @@ class _Followed:
         self.run_dir = run_dir
         self.job = JobView("/".join(run_dir.parts[-2:]))
         self.changed = False
-        self._offset = 0
+        self._cursor = Cursor()
+        self._seen = 0.0  # time of the newest line so far
         self._config: dict[str, Any] = {}
 
     def read(self) -> list[MetricsLine]:
-        path = self.run_dir / METRICS
-        if path.exists() and path.stat().st_size < self._offset:
-            self._offset = 0  # cut back by a resume
-        raw, self._offset = read_lines_from(path, self._offset)
-        lines = [parse_metrics(line) for line in raw]
+        read = read_new(self.run_dir / METRICS, self._cursor)
+        self._cursor = read.cursor
+        lines = [parse_metrics(line) for line in read.lines]
         self._config = self._config or read_config(self.run_dir)
         for line in lines:
             if line.stage == "train":
                 done = fraction_done(self._config, line.step, line.metrics)
                 self.job.update(line.step, line.metrics, done, line.time)
+        lines = [line for line in lines if line.time > self._seen]  # a resume shows none again
+        self._seen = max([self._seen, *(line.time for line in lines)])
         self.changed = any(line.stage == "train" for line in lines)
         if (self.run_dir / RUN_INFO).is_file():
             status = read_run_info(self.run_dir).status
-            self.job.state = (
-                "starting" if status == "running" and not self._offset else status
-            )
+            starting = status == "running" and not self._cursor.offset
+            self.job.state = "starting" if starting else status
         return lines
 
 
@@ -239,9 +227,7 @@ def fraction_done(
     """
     train = config.get("train", {})
     limits = {unit: limit for unit, limit in train.get("budget", {}).items() if limit}
-    shares = [
-        metrics.get(f"cost/{unit}", 0.0) / limit for unit, limit in limits.items()
-    ]
+    shares = [metrics.get(f"cost/{unit}", 0.0) / limit for unit, limit in limits.items()]
     if train.get("num_steps"):
         shares.append(step / train["num_steps"])
     return min(1.0, max(shares)) if shares else None
@@ -301,9 +287,7 @@ class _Screen:
     def _table(self) -> "Table":
         from rich.table import Table
 
-        table = Table(
-            box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
-        )
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("run", no_wrap=True, overflow="ellipsis", min_width=8)
         for header in (
             "step",

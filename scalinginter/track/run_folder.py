@@ -30,9 +30,7 @@ class RunInfo:
     arm: str | None = None  # the recipe within the comparison, e.g. "scaled"
     command: list[str] = field(default_factory=list)  # what was typed
     status: Status = "running"  # stopped: by the user; failed: by an error
-    started: float = field(
-        default_factory=time.time
-    )  # unix seconds; kept over a resume
+    started: float = field(default_factory=time.time)  # unix seconds; kept over a resume
     finished: float | None = None
 
 
