@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalinginter.types import StopReason, Trajectory
 
+Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
@@ -35,17 +37,25 @@ def wilson_interval(successes: float, total: int, confidence: float = 0.95) -> I
     return low, high
 
 
+def bootstrap_mean(
+    values: Array, confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0
+) -> tuple[Array, Array]:
+    """Return the percentile bootstrap interval of the mean over axis 0.
+
+    `values`: [N, ...], N repetitions; the two bounds have the shape of one of them.
+    """
+    picks = np.random.default_rng(seed).integers(0, len(values), (num_resamples, len(values)))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values[picks].mean(axis=1), [tail, 1 - tail], axis=0)
+    return low, high
+
+
 def bootstrap_interval(
-    values: Sequence[float],
-    confidence: float = 0.95,
-    num_resamples: int = 2000,
-    seed: int = 0,
+    values: Sequence[float], confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Interval:
     """Return the percentile bootstrap interval of the mean of `values`, shape [N]."""
     data = np.asarray(values, dtype=np.float64)
-    picks = np.random.default_rng(seed).integers(0, len(data), (num_resamples, len(data)))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(data[picks].mean(axis=1), [tail, 1 - tail])
+    low, high = bootstrap_mean(data, confidence, num_resamples, seed)
     return float(low), float(high)
 
 
@@ -144,7 +154,7 @@ def _by_task(trajectories: Iterable[Trajectory]) -> dict[str, list[Trajectory]]:
     groups: dict[str, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
         groups[trajectory.task.id].append(trajectory)
-    return {task: sorted(group, key=lambda t: t.index) for task, group in groups.items()}
+    return {task: sorted(groups[task], key=lambda t: t.index) for task in sorted(groups)}
 
 
 def _mean_over_tasks(
