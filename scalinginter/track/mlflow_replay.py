@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scalinginter.track.follow import Cursor, read_new
 from scalinginter.track.journal import EPISODES, METRICS, MetricsLine, parse_metrics
 from scalinginter.track.mlflow_client import safe_name, without_password
-from scalinginter.track.mlflow_traces import log_trace
+from scalinginter.track.mlflow_traces import log_traces
 from scalinginter.track.run_folder import (
     CONFIG,
     RunInfo,
@@ -89,8 +89,7 @@ class RunReplay:
         info = read_run_info(self.run_dir)
         if not self._checked:
             self._find_or_create(info)
-        more = self._send_metrics()
-        more |= self._send_episodes()
+        more = self._send_metrics() or self._send_episodes()  # numbers first
         if not more:
             self._send_files(ended=info.status != "running")
             self._send_status(info)
@@ -168,22 +167,26 @@ class RunReplay:
             return False
         state = self._state
         read = read_new(self.run_dir / EPISODES, state.episodes, _READ_BYTES)
-        for raw in read.lines:
-            if not _is_first_of_group(raw):
-                continue
-            record = json.loads(raw)
-            step, sent = state.traced.get(record["stage"], [-1, 0])
-            if record["step"] > step:
-                step, sent = record["step"], 0
-            if record["step"] == step and sent < self._traces_per_step:
-                log_trace(record, experiment_id=state.experiment_id, run_id=state.run_id or "")
-                state.traced[record["stage"]] = [step, sent + 1]
-                self._save()
+        chosen = [record for raw in read.lines for record in self._choose(raw)]
+        log_traces(chosen, experiment_id=state.experiment_id, run_id=state.run_id or "")
         moved = read.cursor != state.episodes
         state.episodes = read.cursor
         if moved:
             self._save()
         return moved
+
+    def _choose(self, raw: bytes) -> list[dict[str, Any]]:
+        """Return the episode of a line if it is to be a trace: counted by step and stage."""
+        if not _is_first_of_group(raw):
+            return []
+        record = json.loads(raw)
+        step, count = self._state.traced.get(record["stage"], [-1, 0])
+        if record["step"] > step:
+            step, count = record["step"], 0
+        if record["step"] < step or count >= self._traces_per_step:
+            return []
+        self._state.traced[record["stage"]] = [step, count + 1]
+        return [record]
 
     def _send_files(self, ended: bool) -> None:
         """Upload the recipe, and at the end the report and its plots; again when they change."""

@@ -9,17 +9,27 @@ with the episode, not with its square. Spans are in order; their durations mean 
 episodes run together in one batch and have no time of their own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _TURN_NS = 1_000_000
 
 
-def log_trace(record: Mapping[str, Any], *, experiment_id: str, run_id: str) -> None:
-    """Write one episode record (a line of `episodes.jsonl`) as a trace of the run.
+def log_traces(records: Sequence[Mapping[str, Any]], *, experiment_id: str, run_id: str) -> None:
+    """Write episode records (lines of `episodes.jsonl`) as traces of a run; wait for the server.
 
-    MLflow reports a failure to write a trace in its log only; the record stays in the file.
+    MLflow reports a failure to write a trace in its log only; the records stay in the file.
     """
+    if not records:
+        return
+    import mlflow
+
+    for record in records:
+        _log_trace(record, experiment_id, run_id)
+    mlflow.flush_trace_async_logging()
+
+
+def _log_trace(record: Mapping[str, Any], experiment_id: str, run_id: str) -> None:
     import mlflow
     from mlflow.entities import SpanType
     from mlflow.tracing.constant import TraceMetadataKey
