@@ -32,10 +32,7 @@ BUILTIN: dict[str, str] = {
 
 def environment_locations() -> dict[str, str]:
     """Return `id -> "module:Class"` of every environment; a built-in id cannot be replaced."""
-    plugins = {
-        point.name: point.value
-        for point in metadata.entry_points(group=ENTRY_POINT_GROUP)
-    }
+    plugins = {point.name: point.value for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
     return dict(sorted((plugins | BUILTIN).items()))
 
 
@@ -92,11 +89,7 @@ def make(env_id: str, **params: Any) -> TextEnv:
 def build(cls: type[TextEnv], name: str, params: dict[str, Any]) -> TextEnv:
     """Build `cls(**params)` after checking that it has these parameters."""
     signature = inspect.signature(cls).parameters
-    allowed = [
-        key
-        for key, p in signature.items()
-        if p.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
+    allowed = [key for key, p in signature.items() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     takes_any = len(allowed) < len(signature)
     unknown = [] if takes_any else [key for key in params if key not in allowed]
     if unknown:

@@ -211,7 +211,8 @@ class ToyFaulty(ToyCorridor):
         return True
 
     def _break(self) -> None:
-        time.sleep(self._delay_s)
+        if self._delay_s:
+            time.sleep(self._delay_s)
         if self._turn != self._at_turn:
             return
         if self._fault == "raise":
