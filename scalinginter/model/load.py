@@ -47,12 +47,10 @@ def load_policy(
     dtype = _dtype(config.dtype, device)
     if source.kind == "tiny":
         tokenizer = tiny.make_tokenizer(corpus())
-        model: PreTrainedModel = tiny.make_model(
-            source.value, tokenizer, seed=seed, dtype=dtype
-        )
+        model: PreTrainedModel = tiny.make_model(source.value, tokenizer, seed=seed, dtype=dtype)
     else:
-        name = _fetch(source.value) if source.kind == "hub" else source.value
-        model, tokenizer = _load_pretrained(name, dtype)
+        local_only = source.kind == "folder" or not _answers(source.value)
+        model, tokenizer = _load_pretrained(source.value, dtype, local_only=local_only)
     packed = prepare(model)
     model = model.to(device)
     if config.gradient_checkpointing:
@@ -65,9 +63,7 @@ def load_policy(
     return Policy(model, tokenizer, packed, description)
 
 
-def save_policy(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path
-) -> None:
+def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write model and tokenizer so that `AutoModelForCausalLM.from_pretrained(folder)` loads them.
 
     The folder appears when it is whole; one that was there is replaced.
@@ -88,36 +84,41 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
 
 
 def _load_pretrained(
-    name: str, dtype: torch.dtype
+    name: str, dtype: torch.dtype, *, local_only: bool
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     # Imported here: they import a great deal that tiny models do not need.
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local_only)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, local_files_only=local_only)
     except (OSError, ValueError) as error:
         raise UserError(f"model.path: {name} cannot be loaded: {error}") from error
     return model.eval(), tokenizer
 
 
-def _fetch(hub_id: str) -> str:
-    """Ask the hub for the model's smallest file, so that a wrong id or a dead network is told in
-    seconds; return the id."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+def _answers(hub_id: str) -> bool:
+    """Ask the hub for the model once, so that a wrong id or a dead network is told in seconds.
+
+    False: the hub is out of reach, but the model is in its local cache.
+    """
+    from huggingface_hub import model_info, try_to_load_from_cache
+    from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        hf_hub_download(hub_id, "config.json", etag_timeout=HUB_TIMEOUT_S)
-    except LocalEntryNotFoundError as error:
-        raise UserError(
-            f"model.path: the hub cannot be reached for {hub_id!r} and it is not in the local "
-            "cache; give a folder, 'smollm2' or 'tiny:small', or check the network, HF_ENDPOINT "
-            "and HF_HUB_OFFLINE"
-        ) from error
-    except HfHubHTTPError as error:
+        model_info(hub_id, timeout=HUB_TIMEOUT_S)
+    except RepositoryNotFoundError as error:
         raise UserError(
             f"model.path: the hub has no model {hub_id!r} that you may read; check the spelling, "
             "and for a gated model HF_TOKEN"
         ) from error
-    return hub_id
+    except Exception as error:  # of an HTTP library that differs between versions of the client
+        if isinstance(try_to_load_from_cache(hub_id, "config.json"), str):
+            return False
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UserError(
+            f"model.path: {hub_id!r} is not a folder, and not in the local cache of a hub that "
+            f"cannot be reached ({reason}); give a folder, smollm2 or tiny:small, or check "
+            "the network, HF_ENDPOINT and HF_HUB_OFFLINE"
+        ) from error
+    return True

@@ -48,9 +48,10 @@ def cache_folder() -> Path:
 
 def _check_preset(preset: str) -> str:
     if preset not in PRESETS:
+        allowed = [f"tiny:{name}" for name in PRESETS]
         raise UserError(
-            f"model.path: there is no preset 'tiny:{preset}'{nearest(preset, PRESETS)}; allowed "
-            f"are {', '.join(f'tiny:{name}' for name in PRESETS)}"
+            f"model.path: there is no preset 'tiny:{preset}'{nearest(f'tiny:{preset}', allowed)}; "
+            f"allowed are {', '.join(allowed)}"
         )
     return preset
 
