@@ -41,8 +41,12 @@ class CheckReport:
         """The names of the checks that failed."""
         return [check.name for check in self.checks if not check.ok]
 
+    def lines(self) -> list[str]:
+        """One line per check, to print."""
+        return [str(check) for check in self.checks]
+
     def __str__(self) -> str:
-        return "\n".join(map(str, self.checks))
+        return "\n".join(self.lines())
 
 
 def check_env(
