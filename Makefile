@@ -1,0 +1,54 @@
+# Two commands do everything on a fresh machine: `make quickstart` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+CONSTRAINTS ?= .ci/constraints.txt
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: quickstart test install install-dev lint types layers unit wheel bench clean
+
+## Train three horizons with three seeds on a crafting game and write the report.
+quickstart: install
+	$(BIN)/python train.py --schedule schedules/quickstart/fixed_long.yaml \
+	  schedules/quickstart/fixed_short.yaml schedules/quickstart/scaled.yaml --seeds 0,1,2
+
+## Everything that CI checks.
+test: install-dev lint types layers unit wheel
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[dev]'
+	touch $@
+
+lint: install-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install-dev
+	$(BIN)/pyrefly check
+
+layers: install-dev
+	$(BIN)/lint-imports
+
+unit: install-dev
+	$(BIN)/python -m pytest -q -n 2
+
+wheel: install-dev
+	.ci/try_wheel $(VENV)
+
+## The speed comparison with TRL (makes an environment of its own for TRL).
+bench: install
+	$(BIN)/python benchmarks/trl_comparison.py
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache
