@@ -59,16 +59,12 @@ class Book:
 
     def _measure(self, item: str, above: tuple[str, ...]) -> int:
         if item in above:
-            raise UserError(
-                f"{self.source}: recipes go in a circle: {' <- '.join([*above, item])}"
-            )
+            raise UserError(f"{self.source}: recipes go in a circle: {' <- '.join([*above, item])}")
         if item not in self._depths:
             recipe = self.recipes.get(item)
             needs = recipe.needs if recipe else ()
             self._depths[item] = (
-                1 + max(self._measure(need, (*above, item)) for need, _ in needs)
-                if needs
-                else 0
+                1 + max(self._measure(need, (*above, item)) for need, _ in needs) if needs else 0
             )
         return self._depths[item]
 
@@ -119,13 +115,9 @@ class Book:
             if recipe is None:
                 steps.append(Step("get", item, amounts[item]))
                 return
-            for need, _ in sorted(
-                recipe.needs, key=lambda pair: -self._depths[pair[0]]
-            ):
+            for need, _ in sorted(recipe.needs, key=lambda pair: -self._depths[pair[0]]):
                 make(need)
-            steps.extend(
-                [Step("craft", item, recipe.makes)] * -(-amounts[item] // recipe.makes)
-            )
+            steps.extend([Step("craft", item, recipe.makes)] * -(-amounts[item] // recipe.makes))
 
         make(goal)
         return steps
@@ -133,9 +125,7 @@ class Book:
     def _amounts(self, goal: str) -> Counter[str]:
         """Return how many pieces of each item of the closure one goal takes."""
         amounts: Counter[str] = Counter({goal: 1})
-        for item in reversed(
-            self.closure(goal)
-        ):  # an item comes after all that need it
+        for item in reversed(self.closure(goal)):  # an item comes after all that need it
             recipe = self.recipes.get(item)
             if recipe:
                 runs = -(-amounts[item] // recipe.makes)

@@ -28,6 +28,13 @@ FULL_BAG = "\nYou have room for {bag} different items. You cannot put anything d
 BRIEF_RULES = "get ITEM or get N ITEM or craft ITEM or inventory ."
 BRIEF_BAG = " room {bag} ."
 
+_FULL_WORDS = """\
+Got. Crafted. Inventory: nothing. You lack. You have no room for. There is no here.
+Crafting commands: You cannot pick up: it has to be crafted. There is no crafting command for. The crafting command is:
+You can get 1 to 99 at a time. Goal: craft.
+Not an action. Say get N ITEM, craft N ITEM using N ITEM, N ITEM, or inventory."""
+_BRIEF_WORDS = "goal : . got made have nothing no room need cannot get craft that say or many using"
+
 
 class TextCraft(TextEnv):
     """Craft a goal item. Reward 1 when it is made, which ends the episode.
@@ -63,6 +70,8 @@ class TextCraft(TextEnv):
         _check_int("max_depth", max_depth, min_depth)
         _check_int("distractors", distractors, 0)
         _check_int("task_seed", task_seed, 0)
+        if type(brief) is not bool:
+            raise UserError(f"brief must be true or false, got {brief!r}")
         if bag is not None:
             _check_int("bag", bag, 1)
         sizes = {
@@ -74,9 +83,7 @@ class TextCraft(TextEnv):
             _check_int(name, size, 1)
         self._brief = brief
         self._bag = bag
-        self._path = recipes or str(
-            RECIPES / ("chains.json" if brief else "workshop.json")
-        )
+        self._path = recipes or str(RECIPES / ("chains.json" if brief else "workshop.json"))
         self._task_key = (range(min_depth, max_depth + 1), bag, distractors)
         self._sizes = (num_train, num_validation, num_test)
         self._task_seed = task_seed
@@ -93,12 +100,8 @@ class TextCraft(TextEnv):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         if split not in SPLITS:
-            raise UserError(
-                f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}"
-            )
-        return make_tasks(self.book, *self._task_key, self._sizes, self._task_seed)[
-            split
-        ]
+            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        return make_tasks(self.book, *self._task_key, self._sizes, self._task_seed)[split]
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -110,17 +113,13 @@ class TextCraft(TextEnv):
         names = [*task.data["recipes"], task.data["goal"]]
         unknown = [name for name in names if name not in book.recipes]
         if unknown:
-            raise UserError(
-                f"task {task.id!r} needs {unknown[0]!r}, unknown to {book.source}"
-            )
+            raise UserError(f"task {task.id!r} needs {unknown[0]!r}, unknown to {book.source}")
         self._goal: str = task.data["goal"]
         self._listed = [book.recipes[item] for item in task.data["recipes"]]
         self._crafts = {recipe.item: recipe for recipe in self._listed}
         needs = {need for recipe in self._listed for need, _ in recipe.needs}
         self._gets = sorted(need for need in needs if need not in book.recipes)
-        self._amounts = sorted(
-            {s.amount for s in book.plan(self._goal) if s.kind == "get"}
-        )
+        self._amounts = sorted({s.amount for s in book.plan(self._goal) if s.kind == "get"})
         self._held: dict[str, int] = {}
         self._over = False
         return self._opening(), {"task_id": task.id, "success": False}
@@ -162,19 +161,11 @@ class TextCraft(TextEnv):
                 return f"You cannot pick up {item}: it has to be crafted."
             return f"There is no {item[:60]} here."
         if not 1 <= amount <= MOST:
-            return (
-                f"say 1 to {MOST}"
-                if self._brief
-                else f"You can get 1 to {MOST} at a time."
-            )
+            return "cannot get that many" if self._brief else f"You can get 1 to {MOST} at a time."
         if not self._fits(item):
             return self._full(item)
         self._held[item] = self._held.get(item, 0) + amount
-        return (
-            f"got {item} . {self._inventory()}"
-            if self._brief
-            else f"Got {amount} {item}."
-        )
+        return f"got {item} . {self._inventory()}" if self._brief else f"Got {amount} {item}."
 
     def _craft(self, rest: str) -> str:
         made, using, needs = rest.partition(" using ")
@@ -185,16 +176,8 @@ class TextCraft(TextEnv):
                 return f"cannot craft that . {self._inventory()}"
             return f"There is no crafting command for {item[:60]}."
         whole = bool(using) or self._brief  # brief: `craft ITEM` says it all
-        if (
-            not whole
-            or amount not in (None, recipe.makes)
-            or (using and not _same(recipe, needs))
-        ):
-            return (
-                recipe.brief
-                if self._brief
-                else f"The crafting command is: {recipe.command}"
-            )
+        if not whole or amount not in (None, recipe.makes) or (using and not _same(recipe, needs)):
+            return recipe.brief if self._brief else f"The crafting command is: {recipe.command}"
         missing = [(need, n - self._held.get(need, 0)) for need, n in recipe.needs]
         missing = [(need, n) for need, n in missing if n > 0]
         if missing:
@@ -226,10 +209,7 @@ class TextCraft(TextEnv):
 
     def _inventory(self) -> str:
         if self._brief:
-            held = (
-                item if n == 1 else f"{item} {n}"
-                for item, n in sorted(self._held.items())
-            )
+            held = (item if n == 1 else f"{item} {n}" for item, n in sorted(self._held.items()))
             return "have " + (" ".join(held) or "nothing")
         held = ", ".join(f"{n} {item}" for item, n in sorted(self._held.items()))
         return f"Inventory: {held or 'nothing'}."
@@ -247,17 +227,13 @@ class TextCraft(TextEnv):
         ]
         held = self._held
         for item, recipe in self._crafts.items():
-            if all(held.get(need, 0) >= n for need, n in recipe.needs) and self._fits(
-                item, recipe
-            ):
+            if all(held.get(need, 0) >= n for need, n in recipe.needs) and self._fits(item, recipe):
                 actions.append(self._spell(Step("craft", item, recipe.makes)))
         return sorted(actions) if self._brief else [*sorted(actions), "inventory"]
 
     def _spell(self, step: Step) -> str:
         if step.kind == "craft":
-            return (
-                f"craft {step.item}" if self._brief else self._crafts[step.item].command
-            )
+            return f"craft {step.item}" if self._brief else self._crafts[step.item].command
         if self._brief and step.amount == 1:
             return f"get {step.item}"
         return f"get {step.amount} {step.item}"
@@ -267,29 +243,15 @@ class TextCraft(TextEnv):
 
     def corpus(self) -> list[str]:
         """Return every word that this environment can say or understand."""
-        book = self.book
-        texts = [self.instructions]
+        texts = [self.instructions, _BRIEF_WORDS if self._brief else _FULL_WORDS]
         for task in self.tasks("train")[:64]:
             texts.append(self.reset(options={"task": task})[0])
             texts += self.admissible_actions() or []
-        items = sorted({name for item in book.recipes for name in book.closure(item)})
-        texts += [*items, *(recipe.command for recipe in book.recipes.values())]
-        if self._brief:
-            texts.append(
-                "goal : . got made have nothing no room need cannot get craft that say or"
-            )
-        else:
-            texts.append(
-                "Got. Crafted. Inventory: nothing. You lack. You have no room for. There is no here."
-                " You cannot pick up: it has to be crafted. There is no crafting command for."
-                " The crafting command is: You can get 1 to 99 at a time."
-                " Not an action. Say get N ITEM, craft N ITEM using N ITEM, N ITEM, or inventory."
-            )
-        return (
-            [*texts, " ".join(map(str, range(1, MOST + 1)))]
-            if not self._brief
-            else texts
-        )
+        book = self.book
+        texts += sorted({name for item in book.recipes for name in book.closure(item)})
+        texts += [recipe.command for recipe in book.recipes.values()]
+        most = 9 if self._brief else MOST
+        return [*texts, " ".join(map(str, range(most + 1)))]
 
 
 def _counted(text: str) -> tuple[int | None, str]:

@@ -44,9 +44,7 @@ def make_tasks(
     The split of a task is a hash of its goal and its set of commands, so no two splits share one,
     and no split holds one twice. Raises `UserError` if the book has too few different tasks.
     """
-    found: dict[str, dict[int, list[Task]]] = {
-        s: {d: [] for d in depths} for s in SPLITS
-    }
+    found: dict[str, dict[int, list[Task]]] = {s: {d: [] for d in depths} for s in SPLITS}
     for place, depth in enumerate(depths):
         wanted = {
             split: len(range(place, size, len(depths)))
@@ -59,9 +57,7 @@ def make_tasks(
             content, split, data = next(candidates)
             tasks = found[split][depth]
             if content and len(tasks) < wanted[split]:
-                tasks.append(
-                    _task(book, split, depth, place + len(tasks) * len(depths), data)
-                )
+                tasks.append(_task(book, split, depth, place + len(tasks) * len(depths), data))
         else:
             counts = {split: len(found[split][depth]) for split in SPLITS}
             raise UserError(
@@ -70,16 +66,12 @@ def make_tasks(
                 "ask for fewer tasks, or for more distractors"
             )
     return {
-        split: tuple(
-            sorted((t for d in depths for t in by_depth[d]), key=lambda t: t.id[-6:])
-        )
+        split: tuple(sorted((t for d in depths for t in by_depth[d]), key=lambda t: t.id[-6:]))
         for split, by_depth in found.items()
     }
 
 
-def _task(
-    book: Book, split: str, depth: int, index: int, data: dict[str, object]
-) -> Task:
+def _task(book: Book, split: str, depth: int, index: int, data: dict[str, object]) -> Task:
     required = len(book.plan(str(data["goal"])))
     return Task(f"{split}/d{depth}/{index:06d}", "textcraft", data, required)
 
@@ -89,9 +81,7 @@ def _candidates(
 ) -> Iterator[tuple[bool, str, dict[str, object]]]:
     """Yield `(is it new, its split, its data)` without end."""
     goals = _goals(book, depth, bag)
-    crafts = {
-        goal: [i for i in book.closure(goal) if i in book.recipes] for goal in goals
-    }
+    crafts = {goal: [i for i in book.closure(goal) if i in book.recipes] for goal in goals}
     others = {goal: sorted(set(book.recipes) - set(crafts[goal])) for goal in goals}
     shares = [4, 1, 1]
     seen: set[str] = set()
@@ -118,9 +108,7 @@ def _goals(book: Book, depth: int, bag: int | None) -> list[str]:
     level = sorted(item for item in book.recipes if book.depth(item) == depth)
     if not level:
         deepest = max((book.depth(item) for item in book.recipes), default=0)
-        raise UserError(
-            f"{book.source} has no item of depth {depth}; its deepest has {deepest}"
-        )
+        raise UserError(f"{book.source} has no item of depth {depth}; its deepest has {deepest}")
     rooms = {item: book.room(item) for item in level}
     if bag is None:
         return level

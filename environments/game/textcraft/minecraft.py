@@ -27,9 +27,7 @@ def read_folder(folder: Path) -> dict[str, "Recipe"]:
     from environments.game.textcraft.book import Recipe
 
     recipes: dict[str, Recipe] = {}
-    for path in sorted(
-        folder.rglob("*.json"), key=lambda p: p.relative_to(folder).as_posix()
-    ):
+    for path in sorted(folder.rglob("*.json"), key=lambda p: p.relative_to(folder).as_posix()):
         recipe = _read(path)
         if recipe and recipe.item not in recipes and not _needs(recipes, recipe):
             recipes[recipe.item] = recipe
@@ -50,9 +48,7 @@ def _needs(recipes: dict[str, "Recipe"], new: "Recipe") -> bool:
             return True
         if item not in seen:
             seen.add(item)
-            waiting += (
-                [need for need, _ in recipes[item].needs] if item in recipes else []
-            )
+            waiting += [need for need, _ in recipes[item].needs] if item in recipes else []
     return False
 
 
