@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import FrameType
@@ -126,6 +126,7 @@ def _start_server(preload: Sequence[str]) -> None:
 
     A Ctrl-C during its imports would end it; a signal to a job that is not ready yet waits.
     """
+    resource_tracker.ensure_running()  # first: starting it unblocks the two signals
     forkserver.set_forkserver_preload(list(preload))
     old = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     forkserver.ensure_running()

@@ -156,19 +156,26 @@ def equal_cost(runs: Sequence[Run]) -> EqualCost:
 
 
 def setting_differences(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Return `{path: {arm: value}}` of the settings that are not the same in all arms.
+    """Return `{path: {arm: value}}` of the settings that are not the same in all runs.
 
-    The run's name and its seed are what an arm and its repetitions are called; they are left out.
+    A value that differs between the seeds of one arm is the text "x or y (by seed)". The run's name
+    and its seed are what an arm and its repetitions are called; they are left out.
     """
     from scalinginter.config.load import differences
 
-    arms = {run.arm: comparable(run.config) for run in reversed(runs) if run.config}
-    arms = dict(reversed(arms.items()))
-    if not arms:
-        return {}
-    base = next(iter(arms.values()))
-    paths = dict.fromkeys(p for config in arms.values() for p in differences(base, config))
-    return {path: {arm: _leaf(config, path) for arm, config in arms.items()} for path in paths}
+    configs = [(run.arm, comparable(run.config)) for run in runs if run.config]
+    paths = dict.fromkeys(p for _, c in configs for p in differences(configs[0][1], c))
+    table: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        values: dict[str, list[Any]] = {}
+        for arm, config in configs:
+            known, value = values.setdefault(arm, []), _leaf(config, path)
+            known.extend([value] if value not in known else [])
+        table[path] = {
+            arm: v[0] if len(v) == 1 else f"{' or '.join(map(str, v))} (by seed)"
+            for arm, v in values.items()
+        }
+    return table
 
 
 def comparable(config: Mapping[str, Any]) -> dict[str, Any]:

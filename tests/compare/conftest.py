@@ -1,5 +1,6 @@
 """Comparison folders with known numbers, written through the product's own journal."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def recipe(horizon: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def write_run(tmp_path: Path) -> WriteRun:
-    """Return a function that writes one run whose success at cost c (share of 1,000 turns) is f(c)."""
+    """Return a function that writes a run whose success is f(share of its turns)."""
 
     def write(
         arm: str,
@@ -41,6 +42,7 @@ def write_run(tmp_path: Path) -> WriteRun:
         tasks: Mapping[str, bool] | None = None,
     ) -> Path:
         folder = tmp_path / "cmp" / arm / f"seed{seed}"
+        shutil.rmtree(folder, ignore_errors=True)
         with Journal(folder) as journal:
             for i in range(11):
                 cost = turns * i / 10
