@@ -7,8 +7,9 @@ import torch
 from transformers import PreTrainedModel
 
 from scalinginter.engine.answer import Answer
+from scalinginter.engine.layout import SlotLayout
 from scalinginter.engine.prefix import Node, PrefixTree, common_length
-from scalinginter.engine.slots import Round, SlotCache, SlotLayout
+from scalinginter.engine.slots import Round, SlotCache
 
 
 class _Session:

@@ -1,0 +1,230 @@
+"""Attention of a packed forward pass over the slots of the KV cache (shape legend: `slots`)."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from scalinginter.engine.slots import Round, SlotCache
+
+_LONG = 64  # query tokens above which a row has a call of its own
+# Cost of a row in units of "read the keys and values of a slot once" (measured on a CPU at 100 to
+# 400 keys): reading them, copying them together first, and each query token.
+_READ, _COPY, _QUERY = 1.0, 1.0, 0.15
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Rows of similar query length, padded to the longest; indices for all layers."""
+
+    slots: torch.Tensor | slice  # [N]; a slice reads the cache in place, a tensor copies it
+    queries: torch.Tensor  # [N * Q] packed rows; padding repeats some token
+    positions: torch.Tensor  # [N, Q] position of each query
+    length: int  # L
+    width: int  # Q
+    keep: torch.Tensor | None  # [number of real queries] into N * Q; None: all are real
+    targets: torch.Tensor  # [number of real queries] packed rows
+    masks: dict[tuple[int | None, int], torch.Tensor] = field(default_factory=dict)
+
+    def keys(self, store: torch.Tensor) -> torch.Tensor:
+        """[S, K, C, D] -> [N, K, L, D]."""
+        store = store[:, :, : self.length]
+        return (
+            store[self.slots]
+            if isinstance(self.slots, slice)
+            else store.index_select(0, self.slots)
+        )
+
+    def mask(self, window: int | None, group: int, dtype: torch.dtype) -> torch.Tensor:
+        """0 for the keys that a query sees, else minus infinity: [N, 1, Q * G, L].
+
+        Made once per round. Floats, because a boolean mask is turned into them layer by layer.
+        """
+        if (window, group) not in self.masks:
+            mask = _mask(self.positions, self.length, window, dtype)
+            mask = mask.repeat_interleave(group, dim=1) if group > 1 else mask
+            self.masks[window, group] = mask[:, None]
+        return self.masks[window, group]
+
+
+class SlotLayout:
+    """`AttentionLayout` of a round: writes new keys and values, then attends slot by slot."""
+
+    def __init__(self, cache: SlotCache, plan: Round, device: torch.device) -> None:
+        self._cache = cache
+        self._device = device
+        shared = len(plan.write_rows) > len(plan.ids)
+        self._sources = self._tensor(plan.write_rows) if shared else None
+        self._write_slots = np.array(plan.write_slots, dtype=np.int64)
+        self._write_positions = np.array(plan.write_positions, dtype=np.int64)
+        self._targets: dict[int, torch.Tensor] = {}
+        rows = _rows(plan)
+        self._long = rows[rows[:, 2] > _LONG].tolist()
+        self._buckets = [self._bucket(*part) for part in _parts(rows[rows[:, 2] <= _LONG])]
+
+    def _tensor(self, values: list[int] | NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self._device)
+
+    def _bucket(self, rows: NDArray[np.int64], in_place: bool) -> _Bucket:
+        """`rows` [N, 4]: slot, first position, count, packed row; a count of 0 is left out."""
+        slots, starts, counts, firsts = rows.T[:, :, None]
+        width = int(counts.max())
+        steps = np.minimum(np.arange(width), np.maximum(counts - 1, 0))
+        queries = (firsts + steps).reshape(-1)
+        real = (np.arange(width) < counts).reshape(-1)
+        return _Bucket(
+            slots=slice(rows[0, 0], rows[-1, 0] + 1) if in_place else self._tensor(slots[:, 0]),
+            queries=self._tensor(queries),
+            positions=self._tensor(starts + steps),
+            length=int((starts + counts).max()),
+            width=width,
+            keep=None if real.all() else self._tensor(np.flatnonzero(real)),
+            targets=self._tensor(queries[real]),
+        )
+
+    def attend(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scaling: float,
+        sliding_window: int | None,
+    ) -> torch.Tensor:
+        """See `AttentionLayout`: query [1, H, T, D], key and value [1, K, T, D] -> [1, T, H, D]."""
+        keys, values = self._cache.layer(layer, key, value)
+        self._write(keys, key)
+        self._write(values, value)
+        flat = query[0].transpose(0, 1)  # [T, H, D]
+        output = query.new_empty((flat.shape[0], flat.shape[1], value.shape[3]))
+        for bucket in self._buckets:
+            attended = _attend(
+                bucket,
+                flat.index_select(0, bucket.queries),
+                bucket.keys(keys),
+                bucket.keys(values),
+                scaling,
+                sliding_window,
+            )
+            if bucket.keep is not None:
+                attended = attended.index_select(0, bucket.keep)
+            output.index_copy_(0, bucket.targets, attended)
+        for slot, start, count, first in self._long:
+            output[first : first + count] = _attend_long(
+                query[:, :, first : first + count],
+                keys[slot : slot + 1, :, : start + count],
+                values[slot : slot + 1, :, : start + count],
+                scaling,
+                sliding_window,
+            )
+        return output[None]
+
+    def _write(self, store: torch.Tensor, new: torch.Tensor) -> None:
+        """store [S, K, C, D], new [1, K, T, D]."""
+        _, heads, capacity, size = store.shape
+        if heads not in self._targets:
+            first = self._write_slots[:, None] * heads + np.arange(heads)
+            at = first * capacity + self._write_positions[:, None]
+            self._targets[heads] = self._tensor(at.reshape(-1))
+        rows = new[0].transpose(0, 1)  # [T, K, D]
+        if self._sources is not None:
+            rows = rows.index_select(0, self._sources)
+        store.view(-1, size).index_copy_(0, self._targets[heads], rows.reshape(-1, size))
+
+
+def _attend(
+    bucket: _Bucket,
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    scaling: float,
+    window: int | None,
+) -> torch.Tensor:
+    """query [N * Q, H, D], keys and values [N, K, L, D] -> [N * Q, H, D].
+
+    The G query heads that share a key head are folded into the query length, so that keys are
+    read once and never repeated.
+    """
+    num, heads = keys.shape[:2]
+    group = query.shape[1] // heads
+    folded = query.view(num, bucket.width, heads, group, query.shape[2])
+    folded = folded.transpose(1, 2).reshape(num, heads, bucket.width * group, query.shape[2])
+    mask = bucket.mask(window, group, query.dtype)
+    out = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask, scale=scaling)
+    out = out.view(num, heads, bucket.width, group, values.shape[3]).transpose(1, 2)
+    return out.reshape(num * bucket.width, heads * group, values.shape[3])
+
+
+def _attend_long(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    scaling: float,
+    window: int | None,
+) -> torch.Tensor:
+    """One row: query [1, H, Q, D], keys and values [1, K, L, D] -> [Q, H, D]."""
+    count, length = query.shape[2], keys.shape[2]
+    causal = count == length and (window is None or window >= length)
+    positions = torch.arange(length - count, length, device=query.device)[None]
+    out = F.scaled_dot_product_attention(
+        query,
+        keys,
+        values,
+        attn_mask=None if causal else _mask(positions, length, window, query.dtype)[:, None],
+        is_causal=causal,
+        scale=scaling,
+        enable_gqa=query.shape[1] != keys.shape[1],
+    )
+    return out[0].transpose(0, 1)
+
+
+def _mask(
+    positions: torch.Tensor, length: int, window: int | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """positions [N, Q] -> [N, Q, L]: 0 for keys up to the position (and in the window)."""
+    keys = torch.arange(length, device=positions.device)
+    at = positions[:, :, None]
+    hidden = keys > at
+    if window is not None:
+        hidden |= keys <= at - window
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+    return mask.masked_fill_(hidden, -torch.inf)
+
+
+def _rows(plan: Round) -> NDArray[np.int64]:
+    """[N, 4] by slot: slot, first position, count, packed row."""
+    rows = np.array(plan.rows, dtype=np.int64)
+    firsts = np.cumsum(rows[:, 2]) - rows[:, 2]
+    rows = np.concatenate((rows, firsts[:, None]), axis=1)
+    return rows[np.argsort(rows[:, 0], kind="stable")]
+
+
+def _parts(rows: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], bool]]:
+    """Cut rows into buckets of query length 1, up to 4, up to 16, up to 64, widest first.
+
+    A bucket that is read in place computes every slot from its first to its last, so narrower
+    rows in between join it for nothing. Returns the buckets and whether each is read in place.
+    """
+    parts = []
+    for least in (17, 5, 2, 1):
+        wide = rows[:, 2] >= least
+        if not wide.any():
+            continue
+        first, last = rows[wide, 0][[0, -1]]
+        inside = (rows[:, 0] >= first) & (rows[:, 0] <= last)
+        taken, span = rows[wide], int(last - first + 1)
+        query = _QUERY * int(taken[:, 2].max())
+        joining = int(inside.sum()) - len(taken)
+        copied = len(taken) * (_COPY + _READ + query) + joining * (_READ + _QUERY)
+        in_place = span * (_READ + query) <= copied
+        if in_place:
+            taken = np.zeros((span, 4), dtype=np.int64)
+            taken[:, 0] = np.arange(first, last + 1)
+            taken[rows[inside, 0] - first] = rows[inside]
+            wide = inside
+        parts.append((taken, in_place))
+        rows = rows[~wide]
+    return parts
