@@ -22,8 +22,8 @@ ENTRY_POINT_GROUP = "scalinginter.environments"
 
 BUILTIN: dict[str, str] = {
     "textcraft": "environments.game.textcraft.env:TextCraft",
-    "textworld_coin": "environments.game.textworld.env:TextWorldCoin",
-    "textworld_cooking": "environments.game.textworld.env:TextWorldCooking",
+    "textworld_coin": "environments.game.textworld.coin:CoinCollector",
+    "textworld_cooking": "environments.game.textworld.cooking:Cooking",
     "toy_corridor": "scalinginter.env.toy:ToyCorridor",
     "toy_faulty": "scalinginter.env.toy:ToyFaulty",
     "toy_forced": "scalinginter.env.toy:ToyForced",
