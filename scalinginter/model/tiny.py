@@ -39,6 +39,9 @@ CHAT_TEMPLATE = (
 
 MAX_WORDS = 8192
 MAX_POSITIONS = 16384
+INITIAL_STD = 0.05
+"""Of all weights. Transformers' 0.02 learns slower at this width: 120 steps on TextCraft plans bring
+the loss per token from 6.4 to 0.66 (0.02) or 0.38 (0.05); 0.1 starts far from uniform."""
 
 _WORD = Regex(
     r" ?[\p{L}\p{M}_]+(?:['’-][\p{L}\p{M}]+)*"  # a word, and the space before it
@@ -48,9 +51,7 @@ _WORD = Regex(
     r"|\s"
 )
 
-_SHAPES: dict[
-    str, dict[str, int]
-] = {  # parameters in the blocks: 0.11 M, 0.30 M, 0.85 M
+_SHAPES: dict[str, dict[str, int]] = {  # parameters in the blocks: 0.11 M, 0.30 M, 0.85 M
     "nano": {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 192},
     "small": {"hidden_size": 96, "num_hidden_layers": 2, "intermediate_size": 384},
     "base": {"hidden_size": 128, "num_hidden_layers": 4, "intermediate_size": 384},
@@ -82,9 +83,7 @@ def make_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
         merges=[],
         ignore_merges=True,
     )
-    tokenizer.add_special_tokens(
-        [AddedToken(t, special=True, normalized=False) for t in SPECIALS]
-    )
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIALS])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END,
@@ -104,6 +103,7 @@ def make_model(
         vocab_size=len(tokenizer),
         num_attention_heads=4,
         max_position_embeddings=MAX_POSITIONS,
+        initializer_range=INITIAL_STD,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
