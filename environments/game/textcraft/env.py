@@ -30,7 +30,8 @@ BRIEF_BAG = " room {bag} ."
 
 _FULL_WORDS = """\
 Got. Crafted. Inventory: nothing. You lack. You have no room for. There is no here.
-Crafting commands: You cannot pick up: it has to be crafted. There is no crafting command for. The crafting command is:
+Crafting commands: You cannot pick up: it has to be crafted.
+There is no crafting command for. The crafting command is:
 You can get 1 to 99 at a time. Goal: craft.
 Not an action. Say get N ITEM, craft N ITEM using N ITEM, N ITEM, or inventory."""
 _BRIEF_WORDS = "goal : . got made have nothing no room need cannot get craft that say or many using"
