@@ -10,9 +10,7 @@ from typing import Literal
 Format = Literal["plain", "react"]
 
 # "Action:", and what models make of it: "**Action:**", "Action 1:"
-_ACTION = re.compile(
-    r"^[ \t*]*action[ \t*\d]*:[ \t*]*(.*)$", re.IGNORECASE | re.MULTILINE
-)
+_ACTION = re.compile(r"^[ \t*]*action[ \t*\d]*:(?:\*\*)?(.*)$", re.IGNORECASE | re.MULTILINE)
 
 INSTRUCTIONS: dict[str, str] = {
     "plain": "Answer with one action and nothing else.",
