@@ -1,3 +1,4 @@
+# ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """Advantages of group methods: pure functions of rewards, in numpy.
 
 Shape suffix: `_G` members of one group, one entry per episode (however many rows it became).

@@ -1,3 +1,4 @@
+# ruff: noqa: N806 (names end in the shape of the tensor)
 """GRPO: group relative policy optimisation (DeepSeekMath, arXiv 2402.03300, section 4.1)."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """Losses: pure functions of per-token tensors, in torch.
 
 Shape suffix: `_N` tokens, in any order. Every function takes a mask and a weight per token and

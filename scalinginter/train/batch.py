@@ -1,3 +1,4 @@
+# ruff: noqa: N806, N815 (names end in the shape of the tensor)
 """From episodes to what one forward pass takes: trajectory -> rows -> packed micro-batches.
 
 Shape suffixes: `_T` packed tokens of a micro-batch, `_N` its trained tokens, `_C` those of them
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scalinginter.train.packed import PackedLayout
-from scalinginter.types import Trajectory, TrainingSample, Turn
+from scalinginter.types import TrainingSample, Trajectory, Turn
 
 
 def to_samples(

@@ -1,3 +1,4 @@
+# ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """The learner holds the gradient: samples in, one or more optimizer steps, metrics out."""
 
 import copy
@@ -169,13 +170,14 @@ class Learner:
             weights_N, reference_N = minibatch.weights[index], minibatch.references[index]
             with sync:
                 self._backward(batch, weights_N, reference_N, tally, measure_gap)
-        norm = self.accelerator.clip_grad_norm_(self._model.parameters(), self.config.max_grad_norm)
-        if not torch.isfinite(norm):
-            return float("nan")
+        clip = self.config.max_grad_norm
+        norm = float(self.accelerator.clip_grad_norm_(self._model.parameters(), clip))  # type: ignore[arg-type]
+        if not np.isfinite(norm):
+            return norm
         self._master.pull()
         self._optimizer.step()
         self._master.push()
-        return float(norm)
+        return norm
 
     def _backward(
         self,

@@ -1,3 +1,4 @@
+# ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """Log-probs of the trained tokens of a micro-batch, under the distribution they were drawn from.
 
 Only the logits at position t-1 of a trained token t are computed. A token drawn under a constraint

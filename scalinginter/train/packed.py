@@ -1,3 +1,4 @@
+# ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """Attention over packed rows: what the rows of a training micro-batch see, and how fast.
 
 A micro-batch is one packed row [1, T]: shared prompts first, then what each row adds to its
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-BUCKET_FILL = 0.85  # a row shorter than this share of its bucket's longest opens a new bucket
+BUCKET_FILL = 0.9  # a row shorter than this share of its bucket's longest opens a new bucket
 
 
 class PackedLayout:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 
 from scalinginter.config.schema import SFTConfig
 from scalinginter.model.load import Policy
@@ -18,11 +19,12 @@ def cold_start(
     demonstrations: Sequence[TrainingSample],
     config: SFTConfig,
     *,
+    accelerator: Accelerator,
     micro_batch_tokens: int,
     seed: int,
     max_grad_norm: float = 1.0,
     temperature: float = 1.0,
-    on_step: Callable[[int, dict[str, float]], None] = lambda step, metrics: None,
+    report: Callable[[int, dict[str, float]], None] = lambda step, metrics: None,
 ) -> int:
     """Raise the log-probs of the demonstrations' trained tokens; return the tokens forwarded.
 
@@ -35,29 +37,29 @@ def cold_start(
         policy: Its model is changed in place.
         demonstrations: Rows of expert episodes; rows of one episode stay together.
         config: The recipe's `sft` block.
+        accelerator: Gives the device and the precision.
         micro_batch_tokens: Tokens of one forward and backward pass.
         seed: Of the order of the demonstrations.
         max_grad_norm: Gradients are clipped to this norm.
         temperature: At which the policy will be sampled.
-        on_step: Called after each optimizer step with its number, from 0, and its metrics.
+        report: Called after each optimizer step with its number, from 0, and its metrics.
     """
     master = MasterWeights(policy.model)
     optimizer = torch.optim.AdamW(master.parameters, lr=config.learning_rate, weight_decay=0.0)
-    device = policy.model.device
     forwarded, step = 0, 0
     for epoch in range(config.num_epochs):
         for rows in _batches(demonstrations, config.batch_size, seed, epoch):
-            batches = pack(rows, micro_batch_tokens, device)
+            batches = pack(rows, micro_batch_tokens, accelerator.device)
             if not batches:
                 continue
-            metrics = _accumulate(policy, batches, temperature)
+            metrics = _accumulate(policy, batches, accelerator, temperature)
             norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), max_grad_norm)
             master.pull()
             optimizer.step()
             master.push()
             policy.model.zero_grad()
             forwarded += sum(batch.num_forwarded(policy.packed) for batch in batches)
-            on_step(step, metrics | {"loss/grad_norm": float(norm), "sft/epoch": float(epoch)})
+            report(step, metrics | {"loss/grad_norm": float(norm), "sft/epoch": float(epoch)})
             step += 1
     return forwarded
 
@@ -76,12 +78,15 @@ def _batches(
     ]
 
 
-def _accumulate(policy: Policy, batches: list[MicroBatch], temperature: float) -> dict[str, float]:
+def _accumulate(
+    policy: Policy, batches: list[MicroBatch], accelerator: Accelerator, temperature: float
+) -> dict[str, float]:
     """Add up the gradients of the mean cross-entropy per trained token."""
     num_tokens = sum(len(batch.targets_N) for batch in batches)
     loss, entropy = 0.0, 0.0
     for batch in batches:
-        scores = score(policy.model, batch, packed=policy.packed, temperature=temperature)
+        with accelerator.autocast():
+            scores = score(policy.model, batch, packed=policy.packed, temperature=temperature)
         part = -scores.logprobs.sum() / num_tokens
         part.backward()
         loss += float(part.detach())

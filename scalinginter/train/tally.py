@@ -1,3 +1,4 @@
+# ruff: noqa: N803 (names end in the shape of the tensor)
 """Adds up the metrics of the micro-batches of one update, on all ranks."""
 
 from collections.abc import Iterable, Mapping
