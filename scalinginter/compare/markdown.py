@@ -49,13 +49,13 @@ def run_name(run: Run) -> str:
 
 
 def flow(value: object) -> str:
-    """Return YAML on one line, without what is not set."""
+    """Return a setting as YAML on one line, without what is not set, fit for a table cell."""
     if isinstance(value, dict):
-        text = yaml.safe_dump(
-            _set_only(value), default_flow_style=True, sort_keys=False, width=10_000
-        )
-        return text.strip().replace("|", "\\|")
-    return json.dumps(value) if not isinstance(value, str) else value
+        tree = _set_only(value)
+        text = yaml.safe_dump(tree, default_flow_style=True, sort_keys=False, width=10_000).strip()
+    else:
+        text = value if isinstance(value, str) else json.dumps(value)
+    return text.replace("|", "\\|")
 
 
 def _set_only(value: object) -> object:

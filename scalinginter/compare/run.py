@@ -17,12 +17,7 @@ from scalinginter.errors import UserError
 from scalinginter.track.run_folder import RUN_INFO, read_config, read_run_info
 
 TRAINING = "scalinginter.train.run:run_training"
-# What a run imports late, and would import again in every process.
-PRELOAD = (
-    "scalinginter.train.run",
-    "transformers.models.auto.modeling_auto",
-    "transformers.models.llama.modeling_llama",
-)
+PRELOAD = ("scalinginter.train.run",)  # brings torch, accelerate and the model classes
 LOG = "output.log"
 _STATUS_EVERY_S = 15.0
 

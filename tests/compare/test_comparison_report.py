@@ -163,6 +163,20 @@ def test_a_report_without_plots_shows_no_broken_image(root: Path) -> None:
     assert "![" not in write_report(root, plots=False).read_text()
 
 
+def test_every_row_of_a_table_has_as_many_cells_as_its_header(root: Path, write_run) -> None:
+    config = read_config(root / "scaled" / "seed0")
+    config["environment"]["params"] = {"pattern": "a|b"}
+    write_run("scaled", 0, lambda f: f, config=config)
+    sizes: list[set[int]] = [set()]
+    for line in render(load_results(root)).splitlines():
+        cells = re.split(r"(?<!\\)\|", line)
+        if len(cells) > 1:
+            sizes[-1].add(len(cells))
+        else:
+            sizes.append(set())
+    assert all(len(table) <= 1 for table in sizes)
+
+
 def test_the_same_journals_give_the_same_report(root: Path) -> None:
     assert render(load_results(root)) == render(load_results(root))
 
