@@ -2,17 +2,24 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from scalinginter.config.schema import EvalConfig
 from scalinginter.env.base import TextEnv
 from scalinginter.rollout.collect import Collector, CollectPlan
+from scalinginter.seeds import derive
 from scalinginter.types import Task, Trajectory
 
 
 def held_out_tasks(env: TextEnv, config: EvalConfig) -> Sequence[Task]:
-    """Return the tasks to evaluate on: `num_tasks` of the split, spread evenly over its order."""
+    """Return the tasks to evaluate on: `num_tasks` of the split, drawn by the evaluation's seed.
+
+    Drawn, because the order of a split may alternate between kinds of tasks.
+    """
     tasks = env.tasks(config.split)
-    count = min(config.num_tasks, len(tasks))
-    return [tasks[i * len(tasks) // count] for i in range(count)]
+    generator = np.random.default_rng(derive("held out", config.seed))
+    chosen = sorted(generator.permutation(len(tasks))[: config.num_tasks].tolist())
+    return [tasks[index] for index in chosen]
 
 
 async def evaluate(

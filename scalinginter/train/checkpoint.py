@@ -65,7 +65,9 @@ class CheckpointStore:
                 f"{self.folder}: none of its checkpoints is whole; {found[0].name}: "
                 f"{problem(found[0])}. Start again with another --output"
             )
-        raise CheckpointError(f"{self.folder}: no checkpoint there. Start again with another --output")
+        raise CheckpointError(
+            f"{self.folder}: no checkpoint there. Start again with another --output"
+        )
 
     def _all(self) -> list[Path]:
         if not self.folder.is_dir():
