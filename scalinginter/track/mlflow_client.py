@@ -107,8 +107,8 @@ def comparison_url(uri: str, experiment_id: str, comparison: str | None = None) 
 
 def _prepare_environment() -> None:
     """Set what MLflow reads when it is imported."""
-    os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(_CALL_TIMEOUT_S)
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(_CALL_TIMEOUT_S))
     # All spans of a few traces in one transaction: span by span, a trace takes five times as long.
     os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "true"
     os.environ["MLFLOW_USE_BATCH_SPAN_PROCESSOR"] = "true"

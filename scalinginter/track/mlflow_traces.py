@@ -1,8 +1,8 @@
 """Episodes as MLflow traces: an AGENT span with one LLM and one TOOL span per turn.
 
-    textcraft/d2/000017                 AGENT   instructions -> stop, success, reward
-      turn 0 model                      LLM     what was appended to the context -> the answer
-      turn 0 environment                TOOL    action -> observation, reward
+    step 7 train/d2/000017     AGENT   the opening messages -> how it ended
+      turn 0                   LLM     what was appended to the context -> the answer
+      get 2 log                TOOL    action -> observation
 
 The input of an LLM span is what the turn added to the context, not the whole context: a trace grows
 with the episode, not with its square. Spans are in order; their durations mean nothing, because
@@ -12,7 +12,8 @@ episodes run together in one batch and have no time of their own.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_TURN_NS = 1_000_000
+_SPAN_NS = 1_000_000
+_MAX_NAME = 60
 
 
 def log_traces(records: Sequence[Mapping[str, Any]], *, experiment_id: str, run_id: str) -> None:
@@ -34,41 +35,27 @@ def _log_trace(record: Mapping[str, Any], experiment_id: str, run_id: str) -> No
     from mlflow.entities import SpanType
     from mlflow.tracing.constant import TraceMetadataKey
 
-    turns = record.get("turns", [])
-    start = int(record["time"] * 1e9) - (2 * len(turns) + 1) * _TURN_NS
+    turns, attributes = record.get("turns", []), _attributes(record)
+    time_ns = int(record["time"] * 1e9) - 2 * len(turns) * _SPAN_NS
     root = mlflow.start_span_no_context(
-        str(record.get("task", "episode")),
+        f"step {record['step']} {record.get('task', 'episode')}",
         span_type=SpanType.AGENT,
-        inputs=record.get("opening"),
-        attributes=_attributes(record),
-        tags={key: str(value) for key, value in _attributes(record).items()},
+        inputs={"messages": record.get("opening", [])},
+        attributes=attributes,
+        tags={key: str(value) for key, value in attributes.items()},
         metadata={TraceMetadataKey.SOURCE_RUN: run_id},
         experiment_id=experiment_id,
-        start_time_ns=start,
+        start_time_ns=time_ns,
     )
-    last_observation: Any = record.get("opening")
+    seen: Any = record.get("opening")
     for index, turn in enumerate(turns):
-        start = _child(
-            root,
-            f"turn {index} model",
-            SpanType.LLM,
-            last_observation,
-            turn.get("text"),
-            _model_attributes(turn),
-            start,
-        )
-        start = _child(
-            root,
-            f"turn {index} environment",
-            SpanType.TOOL,
-            turn.get("action"),
-            turn.get("observation"),
-            {"reward": turn.get("reward")},
-            start,
-        )
-        last_observation = turn.get("observation")
-    outcome = {key: record.get(key) for key in ("stop", "success", "reward")}
-    root.end(outputs=outcome | {"turns": len(turns)}, end_time_ns=start)
+        text, action, observation = (turn.get(key) for key in ("text", "action", "observation"))
+        tool = action[:_MAX_NAME] if action else f"turn {index}: no action"
+        model, reward = _model_attributes(turn), {"reward": turn.get("reward")}
+        time_ns = _child(root, f"turn {index}", SpanType.LLM, seen, text, model, time_ns)
+        time_ns = _child(root, tool, SpanType.TOOL, action, observation, reward, time_ns)
+        seen = observation
+    root.end(outputs=_outcome(record), end_time_ns=time_ns)
 
 
 def _child(
@@ -91,8 +78,15 @@ def _child(
         attributes=attributes,
         start_time_ns=start_ns,
     )
-    span.end(outputs=outputs, end_time_ns=start_ns + _TURN_NS)
-    return start_ns + _TURN_NS
+    span.end(outputs=outputs, end_time_ns=start_ns + _SPAN_NS)
+    return start_ns + _SPAN_NS
+
+
+def _outcome(record: Mapping[str, Any]) -> str:
+    """Return how the episode ended, in words: it is a column of MLflow's list of traces."""
+    verdict = "success" if record.get("success") else "no success"
+    turns = len(record.get("turns", []))
+    return f"{verdict}: reward {record.get('reward')}, {turns} turns, stop {record.get('stop')}"
 
 
 def _attributes(record: Mapping[str, Any]) -> dict[str, Any]:

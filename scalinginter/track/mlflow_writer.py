@@ -10,6 +10,7 @@ but that; the files have every number, and `sync` (`scalinginter mlflow-sync`) r
 import argparse
 import fcntl
 import os
+import re
 import select
 import shlex
 import subprocess
@@ -282,8 +283,9 @@ def _trainer_ended(parent: int, timeout_s: float) -> bool:
 
 
 def _first_line(error: Exception) -> str:
+    """Return the gist of an error, without the password that an address in it may hold."""
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:300]
+    return re.sub(r"//[^/@\s]*@", "//", text.splitlines()[0])[:300]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

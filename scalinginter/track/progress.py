@@ -187,6 +187,10 @@ class ComparisonProgress:
         """Print a sentence that stays, above the live display."""
         self._screen.note(text)
 
+    def table(self) -> "Table":
+        """Return the rows as a rich table, for a caller with a display of its own."""
+        return render_table([followed.job for followed in self._followed])
+
 
 class _Followed:
     """A run folder that someone else writes, and how far it was read."""
@@ -239,7 +243,7 @@ class _Screen:
     def __init__(self, jobs: Sequence[JobView]) -> None:
         self._jobs = jobs
         self._live: Live | None = None
-        self._printed: dict[str, tuple[float, str]] = {}  # by run: when, and the line
+        self._printed: dict[str, float] = {}  # by run: when its last line was
         self._pending: dict[str, str] = {}
 
     def open(self) -> None:
@@ -247,7 +251,7 @@ class _Screen:
             return
         from rich.live import Live
 
-        self._live = Live(self._table(), refresh_per_second=2, transient=False)
+        self._live = Live(render_table(self._jobs), refresh_per_second=2, transient=False)
         self._live.start()
 
     def show(self, job: JobView) -> None:
@@ -255,7 +259,7 @@ class _Screen:
             self.redraw()
             return
         now = time.monotonic()
-        last, _ = self._printed.get(job.name, (-PLAIN_INTERVAL_S, ""))
+        last = self._printed.get(job.name, -PLAIN_INTERVAL_S)
         if now - last >= PLAIN_INTERVAL_S:
             self._print(job.name, job.line(), now)
         else:
@@ -263,7 +267,7 @@ class _Screen:
 
     def redraw(self) -> None:
         if self._live is not None:
-            self._live.update(self._table())
+            self._live.update(render_table(self._jobs))
 
     def note(self, text: str) -> None:
         if self._live is not None:
@@ -273,7 +277,7 @@ class _Screen:
 
     def close(self) -> None:
         if self._live is not None:
-            self._live.update(self._table(), refresh=True)
+            self._live.update(render_table(self._jobs), refresh=True)
             self._live.stop()
             self._live = None
         for name, line in dict(self._pending).items():
@@ -281,25 +285,27 @@ class _Screen:
 
     def _print(self, name: str, line: str, now: float) -> None:
         print(line, flush=True)
-        self._printed[name] = (now, line)
+        self._printed[name] = now
         self._pending.pop(name, None)
 
-    def _table(self) -> "Table":
-        from rich.table import Table
 
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("run", no_wrap=True, overflow="ellipsis", min_width=8)
-        for header in (
-            "step",
-            *(h for _, h, _, _ in _FIGURES),
-            "tok/s",
-            "done",
-            "left",
-        ):
-            table.add_column(header, justify="right", no_wrap=True)
-        for job in self._jobs:
-            table.add_row(job.name, *job.cells())
-        return table
+def render_table(jobs: Sequence[JobView]) -> "Table":
+    """Return one row per run; it fits 80 columns, and a long name is cut."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("run", no_wrap=True, overflow="ellipsis", min_width=8)
+    for header in (
+        "step",
+        *(h for _, h, _, _ in _FIGURES),
+        "tok/s",
+        "done",
+        "left",
+    ):
+        table.add_column(header, justify="right", no_wrap=True)
+    for job in jobs:
+        table.add_row(job.name, *job.cells())
+    return table
 
 
 def _figure(value: float | None, share: bool) -> str:

@@ -131,7 +131,9 @@ def test_pitfall_37_kill_9_while_writing_loses_no_whole_line(tmp_path: Path) -> 
     assert len(steps) >= max([50, *logged])
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     lines=st.lists(st.binary(max_size=40).map(lambda b: b.replace(b"\n", b" ")), max_size=12),
     cuts=st.lists(st.integers(1, 30), max_size=12),
