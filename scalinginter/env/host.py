@@ -80,8 +80,8 @@ class EnvHost:
         try:
             text, reward, terminated, truncated, info = episode.env.step(action)
             reward = _checked_reward(reward, episode.total_reward)
-            success = bool(info.get("success", False))
-            answer = self._checked(episode.env, text, reward, terminated, truncated, success)
+            flags = bool(terminated), bool(truncated), bool(info.get("success", False))
+            answer = self._checked(episode.env, text, reward, *flags)
         except (Exception, SystemExit) as error:
             del self._episodes[session]
             raise self._failure(error, f"step {action[:80]!r}") from error
@@ -112,10 +112,10 @@ class EnvHost:
     ) -> Observation:
         if not isinstance(text, str):
             raise TypeError(f"an observation must be text, got {type(text).__name__}")
-        over = bool(terminated) or bool(truncated)
+        over = terminated or truncated
         actions = env.admissible_actions() if self._want_admissible and not over else None
         admissible = None if actions is None else tuple(actions)
-        return Observation(text, reward, bool(terminated), bool(truncated), success, admissible)
+        return Observation(text, reward, terminated, truncated, success, admissible)
 
     def _failure(self, error: BaseException, what: str) -> EnvironmentFailure:
         if isinstance(error, EnvironmentFailure):

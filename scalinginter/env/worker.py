@@ -34,8 +34,9 @@ def pack(observation: Observation) -> list[Any]:
 
 def unpack(fields: list[Any]) -> Observation:
     """Undo `pack`."""
-    *rest, admissible = fields
-    return Observation(*rest, None if admissible is None else tuple(admissible))
+    text, reward, terminated, truncated, success, actions = fields
+    admissible = None if actions is None else tuple(actions)
+    return Observation(text, reward, terminated, truncated, success, admissible)
 
 
 def main(descriptor: int, parent: int) -> None:

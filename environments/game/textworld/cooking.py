@@ -69,8 +69,7 @@ look - describe the room; inventory - list what you carry"""
         self._ingredients = range(min_ingredients, max_ingredients + 1)
         self._held_out_foods = held_out_foods
         self._rooms = rooms
-        skills = {"open": opening, "cook": cooking, "cut": cutting, "drop": small_bag}
-        self._skills = {name: bool(wanted) for name, wanted in skills.items()}
+        self._skills = {"open": opening, "cook": cooking, "cut": cutting, "drop": small_bag}
 
     def _settings(self, split: Split, index: int) -> tuple[str, dict[str, Any]]:
         count = self._ingredients[index % len(self._ingredients)]

@@ -44,8 +44,12 @@ def generate(spec: dict[str, Any], folder: Path) -> None:
     options.seeds = spec["seed"]
     options.path = str(folder / "game.z8")
     way: list[str] = []
+
+    def set_walkthrough(self: GameMaker, commands: list[str]) -> None:
+        way.extend(commands)
+
     # TextWorld's own would compile the game once more to play the walkthrough; `played` does it.
-    GameMaker.set_walkthrough = lambda maker, commands: way.extend(commands)
+    GameMaker.set_walkthrough = set_walkthrough
     game = MAKERS[spec["family"]](spec["settings"], options)
     compile_game(game, options)
     (folder / "game.ni").unlink()  # the source: nobody reads it
@@ -74,7 +78,7 @@ def played(path: str, walkthrough: list[str]) -> list[str]:
     state = game.reset()
     plan = []
     for command in walkthrough:
-        if command in state.admissible_commands:  # it opens a door that is open, for example
+        if command in (state.admissible_commands or []):  # else: to open an open door, say
             state, _, _ = game.step(command)
             plan.append(command)
     game.close()

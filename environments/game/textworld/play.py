@@ -3,6 +3,7 @@
 import json
 import re
 import string
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
@@ -70,7 +71,7 @@ class TextWorldEnv(TextEnv):
     def _required_turns(self, task_id: str, settings: dict[str, Any]) -> int | None:
         return known_lengths().get(f"{self.environment}/{task_id}")
 
-    def spec(self, task: Task) -> GameSpec:
+    def game_spec(self, task: Task) -> GameSpec:
         """Return what the game of a task is made from."""
         return GameSpec(self.family, task.data["settings"], task.data["seed"])
 
@@ -79,7 +80,9 @@ class TextWorldEnv(TextEnv):
 
         Quicker than at their resets: one process makes several. Raises `RuntimeError` as `ensure`.
         """
-        return ensure(self.spec(task) for split in splits for task in self.tasks(split)[:limit])
+        return ensure(
+            self.game_spec(task) for split in splits for task in self.tasks(split)[:limit]
+        )
 
     def corpus(self) -> list[str]:
         """Return the texts of the experts' games on the first training tasks."""
@@ -90,9 +93,8 @@ class TextWorldEnv(TextEnv):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Start a game; it has no chance in it, so `seed` changes nothing."""
-        super().reset(seed=seed)
         task = (options or {}).get("task") or self._task("train", 0)
-        spec = self.spec(task)
+        spec = self.game_spec(task)
         ensure([spec])
         self.close()
         path = game_file(spec)
@@ -166,7 +168,13 @@ def _start(path: Path) -> Any:
         objective=True,
         admissible_commands=True,
     )
-    return textworld.start(str(path), wanted)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # the interpreter knows no score of our games; TextWorld does
+        game = textworld.start(str(path), wanted)
+    game.seed(0)  # else the interpreter draws from the clock
+    return game
 
 
 def _clean(feedback: str) -> str:

@@ -42,11 +42,13 @@ def measure(env: TextWorldEnv) -> dict[str, int]:
         start = time.perf_counter()
         env.reset(options={"task": task})
         resets.append(1e3 * (time.perf_counter() - start))
+        won = False
         for action in env.expert_plan():
             start = time.perf_counter()
             *_, info = env.step(action)
             steps.append(1e3 * (time.perf_counter() - start))
-        assert info["success"], f"the expert fails on {task.id}"
+            won = info["success"]
+        assert won, f"the expert fails on {task.id}"
         lengths[f"{env.environment}/{task.id}"] = len(env.expert_plan())
     print(f"reset ms: median {statistics.median(resets):.0f}, p95 {_p95(resets):.0f}")
     print(f"step ms: median {statistics.median(steps):.1f}, p95 {_p95(steps):.1f}")
