@@ -40,7 +40,7 @@ def toy_data(**changes):
     return data
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def toy_recipe():
     """Return the function that gives the toy recipe as data."""
     return toy_data
@@ -50,8 +50,8 @@ def toy_recipe():
 def toy_file(tmp_path):
     """Return a function that writes the toy recipe and returns its path."""
 
-    def write(name="toy.yaml", **changes):
-        path = tmp_path / name
+    def write(file="toy.yaml", **changes):
+        path = tmp_path / file
         path.write_text(yaml.safe_dump(toy_data(**({"name": path.stem} | changes))))
         return path
 

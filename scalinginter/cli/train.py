@@ -9,7 +9,9 @@ from pathlib import Path
 from scalinginter.cli.options import budget_overrides, int_list, writable_folder
 from scalinginter.config.load import find_recipe, load_recipe, recipe_dict
 from scalinginter.config.schema import Recipe
+from scalinginter.env.registry import make
 from scalinginter.errors import UserError
+from scalinginter.model.source import resolve
 
 EXAMPLES = """
 examples:
@@ -66,12 +68,20 @@ def run(options: argparse.Namespace) -> int:
             "or a run to continue, --resume runs/x"
         )
     recipes = {path: load_recipe(path, overrides) for path in options.schedule}
+    for recipe in recipes.values():
+        _check_parts(recipe)
     if len(options.schedule) == 1 and len(options.seeds or [0]) == 1:
         [(path, recipe)] = recipes.items()
         if options.seeds:
             recipe = recipe.model_copy(update={"seed": options.seeds[0]})
         return _single(path, recipe, options.output)
     return _compare(options, recipes)
+
+
+def _check_parts(recipe: Recipe) -> None:
+    """Refuse what the schema cannot know, before a folder is made or torch is imported."""
+    resolve(recipe.model.path)
+    make(recipe.environment.id, **recipe.environment.params)
 
 
 def _single(path: str, recipe: Recipe, output: str | None) -> int:

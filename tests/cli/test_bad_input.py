@@ -1,0 +1,220 @@
+"""Bad input gets one clear error and exit code 2; nothing is lost and nothing is left behind."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from scalinginter.cli.main import main
+
+
+@pytest.fixture
+def refusal(capsys, monkeypatch):
+    """Return a function that runs a command and returns its one error, checked to be one."""
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert code == 2
+        assert captured.err.startswith("error: ")
+        assert "Traceback" not in captured.err
+        return captured.err
+
+    return run
+
+
+def test_no_schedule_says_what_to_name(refusal):
+    assert "name a recipe" in refusal("train")
+
+
+def test_a_missing_file_is_named(refusal):
+    assert "--schedule no/such.yaml: no such file" in refusal("train", "--schedule", "no/such.yaml")
+
+
+def test_a_folder_as_schedule_lists_its_recipes(refusal):
+    assert "fixed_long.yaml" in refusal("train", "--schedule", "schedules/quickstart")
+
+
+def test_an_unknown_key_is_refused_before_anything_is_made(refusal, toy_file, tmp_path):
+    error = refusal(
+        "train", "--schedule", toy_file(), "--set", "trian.num_steps=1", "--output", tmp_path / "x"
+    )
+    assert "did you mean 'train'?" in error
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_wrong_type_is_told_with_what_was_got(refusal, toy_file):
+    error = refusal("train", "--schedule", toy_file(), "--set", "train.num_steps=many")
+    assert "train.num_steps" in error
+    assert "'many'" in error
+
+
+def test_horizon_0_is_refused(refusal, toy_file):
+    path = toy_file(horizon={"kind": "fixed", "turns": 0})
+    assert "horizon.turns" in refusal("train", "--schedule", path)
+
+
+def test_a_schedule_that_shrinks_by_mistake_is_refused(refusal, toy_file):
+    path = toy_file(horizon={"kind": "staged", "stages": [9, 4], "every": 1})
+    assert "shrinks the horizon" in refusal("train", "--schedule", path)
+
+
+def test_an_unknown_environment_names_the_nearest(refusal, toy_file):
+    path = toy_file(environment__id="toy_coridor")
+    assert "did you mean 'toy_corridor'?" in refusal("train", "--schedule", path)
+
+
+def test_an_unknown_environment_parameter_names_the_nearest(refusal, toy_file, tmp_path):
+    path = toy_file(environment__params={"max_lenth": 2})
+    error = refusal("train", "--schedule", path, "--output", tmp_path / "x")
+    assert "did you mean 'max_length'?" in error
+
+
+def test_an_unknown_model_preset_names_the_nearest(refusal, toy_file, tmp_path):
+    path = toy_file(model__path="tiny:smal")
+    error = refusal("train", "--schedule", path, "--output", tmp_path / "x")
+    assert "did you mean" in error
+
+
+def test_an_output_that_cannot_be_made_is_refused(refusal, toy_file, tmp_path):
+    (tmp_path / "file").write_text("")
+    error = refusal("train", "--schedule", toy_file(), "--output", tmp_path / "file" / "x")
+    assert "choose another folder" in error
+
+
+def test_an_output_that_holds_a_run_names_the_resume_command(refusal, toy_file, tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "run.json").write_text("{}")
+    error = refusal("train", "--schedule", toy_file(), "--output", tmp_path / "x")
+    assert f"--resume {tmp_path / 'x'}" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--budget", "turn=5"], "did you mean 'turns'?"),
+        (["--budget", "turns=0"], "train.budget.turns"),
+        (["--jobs", "0"], "--jobs must be at least 1"),
+        (["--resume", "nowhere", "--seeds", "1,2"], "leave --seeds away"),
+    ],
+)
+def test_a_wrong_option_is_told(refusal, toy_file, arguments, sentence):
+    schedule = [] if "--resume" in arguments else ["--schedule", toy_file()]
+    assert sentence in refusal("train", *schedule, *arguments)
+
+
+@pytest.mark.parametrize("seeds", ["1,x", "1,1", "-1", ""])
+def test_wrong_seeds_are_refused_by_the_parser(seeds, toy_file):
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "--schedule", str(toy_file()), f"--seeds={seeds}"])
+
+
+def test_two_schedules_with_one_name_are_refused(refusal, toy_file, tmp_path):
+    first, second = toy_file("a.yaml", name="same"), toy_file("b.yaml", name="same")
+    error = refusal("train", "--schedule", first, second, "--output", tmp_path / "x")
+    assert "two schedules are named 'same'" in error
+
+
+def test_a_resume_of_nothing_is_refused(refusal, tmp_path):
+    assert "there is no such folder" in refusal("train", "--resume", tmp_path / "none")
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory, toy_recipe):
+    """A run of two steps, copied by the tests that spoil it."""
+    from scalinginter.train.run import run_training
+
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    assert run_training(toy_recipe(), folder, quiet=True) == 0
+    return folder
+
+
+@pytest.fixture
+def run_copy(finished_run, tmp_path):
+    return shutil.copytree(finished_run, tmp_path / "run")
+
+
+def test_a_resume_with_another_config_says_what_would_change(refusal, run_copy):
+    error = refusal("train", "--resume", run_copy, "--set", "train.learning_rate=1")
+    assert "train.learning_rate: 0.003 -> 1" in error
+
+
+def test_a_resume_with_only_damaged_checkpoints_says_which_file(refusal, run_copy):
+    for folder in (run_copy / "checkpoints").iterdir():
+        (folder / "learner.pt").write_bytes(b"spoilt")
+    assert "learner.pt is damaged" in refusal("train", "--resume", run_copy)
+
+
+def test_an_evaluation_of_a_damaged_checkpoint_is_refused(refusal, run_copy):
+    folder = run_copy / "checkpoints" / "step-000002"
+    (folder / "policy" / "config.json").write_text("{}")
+    assert "is damaged" in refusal("eval", "--checkpoint", folder)
+
+
+def test_an_evaluation_of_nothing_is_refused(refusal, tmp_path):
+    assert "is neither a run" in refusal("eval", "--checkpoint", tmp_path)
+
+
+def test_a_journal_of_another_run_is_refused(refusal, run_copy):
+    (run_copy / "metrics.jsonl").write_text("")
+    assert "metrics.jsonl holds 0 bytes" in refusal("train", "--resume", run_copy)
+
+
+def test_a_refused_resume_leaves_the_run_as_it_was(refusal, run_copy):
+    before = (run_copy / "config.yaml").read_text()
+    refusal("train", "--resume", run_copy, "--set", "seed=3")
+    assert (run_copy / "config.yaml").read_text() == before
+
+
+def test_two_trainers_in_one_folder_are_refused(refusal, run_copy):
+    code = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX)"
+    code += "; print('locked', flush=True); time.sleep(60)"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(run_copy / ".lock")], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline() == "locked\n"
+        assert "another process trains there" in refusal("train", "--resume", run_copy)
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+@pytest.mark.parametrize("arguments", [["train", "--help"], ["eval", "--help"], ["--help"]])
+def test_help_imports_nothing_heavy(arguments):
+    code = (
+        "import sys\n"
+        "from scalinginter.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'mlflow', 'gymnasium', 'accelerate'} & set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    assert "HEAVY []" in done.stdout
+
+
+def test_a_config_error_imports_nothing_heavy(toy_file):
+    code = (
+        "import sys\n"
+        "from scalinginter.cli.main import main\n"
+        "code = main(sys.argv[1:])\n"
+        "heavy = {'torch', 'transformers', 'mlflow', 'gymnasium', 'accelerate'} & set(sys.modules)\n"
+        "print(code, 'HEAVY', sorted(heavy))"
+    )
+    arguments = ["train", "--schedule", str(toy_file()), "--set", "a=1"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    assert "2 HEAVY []" in done.stdout
+
+
+def test_an_evaluation_writes_its_figures_into_the_run(run_copy, capsys):
+    assert main(["eval", "--checkpoint", str(run_copy), "--horizon", "1,4", "--tasks", "4"]) == 0
+    figures = json.loads((run_copy / "evaluation.json").read_text())
+    assert list(figures["by_horizon"]) == ["1", "4"]
