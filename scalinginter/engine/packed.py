@@ -106,12 +106,12 @@ class PackedForward:
         return logits, [(answer, index[row]) for answer, row in done]
 
     def _in_order(self, answers: Sequence[Answer]) -> list[Answer]:
-        """Running answers before long prompts, so that a prompt never stalls them; then by slot."""
+        """What has least to forward comes first, so that a long prompt stalls nobody."""
         sessions = self._sessions
 
-        def key(answer: Answer) -> tuple[bool, int]:
+        def key(answer: Answer) -> tuple[int, int]:
             session = sessions[answer.request.session]
-            return (len(answer.ids) - session.length > 1, session.slot)
+            return len(answer.ids) - session.length, session.slot
 
         return sorted(answers, key=key)
 

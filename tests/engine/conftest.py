@@ -1,0 +1,96 @@
+"""Tiny models with weights large enough that a wrong attention shows, and a way to ask engines."""
+
+import asyncio
+import copy
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from scalinginter.engine.base import GenerateRequest
+from scalinginter.engine.local import LocalEngine
+from scalinginter.model.attention import prepare
+
+VOCABULARY = 61
+
+
+def build(model_class=LlamaForCausalLM, config=None, *, seed=0):
+    """A model with spread-out logits; the plain one, for reference."""
+    config = config or LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+    )
+    torch.manual_seed(seed)
+    model = model_class(copy.deepcopy(config)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(8)
+    return model
+
+
+@pytest.fixture
+def build_model():
+    """Return the function that builds a reference model."""
+    return build
+
+
+@pytest.fixture
+def make_engine():
+    """Return a function that puts a copy of a model behind a `LocalEngine`."""
+
+    def make(model=None, *, packed=True, max_context=256, **options):
+        model = copy.deepcopy(model) if model is not None else build()
+        packed = prepare(model) if packed else False
+        return LocalEngine(model, packed=packed, max_context=max_context, **options)
+
+    return make
+
+
+@pytest.fixture
+def request_of():
+    """Return a function that makes a request; most of its fields have a default here."""
+
+    def make(prompt, session="s", *, new=4, seed=0, **options):
+        return GenerateRequest(
+            session=session, prompt_ids=list(prompt), max_new_tokens=new, seed=seed, **options
+        )
+
+    return make
+
+
+@pytest.fixture
+def ask():
+    """Return a function that sends requests at once and returns their completions in order."""
+
+    def send(engine, *requests):
+        async def all_of_them():
+            return await asyncio.gather(*(engine.generate(request) for request in requests))
+
+        return asyncio.run(all_of_them())
+
+    return send
+
+
+@pytest.fixture
+def reference_logprobs():
+    """Return a function: log-probs of a completion by a plain forward of the whole sequence."""
+
+    @torch.no_grad()
+    def compute(model, prompt, completion, temperature=1.0):
+        ids = torch.tensor([[*prompt, *completion.token_ids]])
+        logits = model(ids, use_cache=False).logits[0, len(prompt) - 1 : -1] / temperature
+        for row, allowed in enumerate(completion.allowed):
+            if allowed is not None:
+                hidden = torch.ones(logits.shape[1], dtype=torch.bool)
+                hidden[list(allowed)] = False
+                logits[row, hidden] = -torch.inf
+        logprobs = logits.log_softmax(-1)
+        return logprobs.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0].tolist()
+
+    return compute
