@@ -117,6 +117,7 @@ def _prepare_environment() -> None:
     os.environ["MLFLOW_ASYNC_TRACE_LOGGING_RETRY_TIMEOUT"] = str(_CALL_TIMEOUT_S)
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 

@@ -167,25 +167,30 @@ class RunReplay:
             return False
         state = self._state
         read = read_new(self.run_dir / EPISODES, state.episodes, _READ_BYTES)
-        chosen = [record for raw in read.lines for record in self._choose(raw)]
-        log_traces(chosen, experiment_id=state.experiment_id, run_id=state.run_id or "")
+        traced = dict(state.traced)
+        chosen = [record for raw in read.lines for record in self._choose(raw, traced)]
+        if chosen:
+            log_traces(chosen, experiment_id=state.experiment_id, run_id=state.run_id or "")
+            # MLflow keeps a failure to write traces to itself: a server that is gone is noticed
+            # here, and these episodes are sent again when it is back
+            self._client.get_run(state.run_id)
         moved = read.cursor != state.episodes
-        state.episodes = read.cursor
+        state.episodes, state.traced = read.cursor, traced
         if moved:
             self._save()
         return moved
 
-    def _choose(self, raw: bytes) -> list[dict[str, Any]]:
-        """Return the episode of a line if it is to be a trace: counted by step and stage."""
+    def _choose(self, raw: bytes, traced: dict[str, list[int]]) -> list[dict[str, Any]]:
+        """Return the episode of a line if it is to be a trace, and count it in `traced`."""
         if not _is_first_of_group(raw):
             return []
         record = json.loads(raw)
-        step, count = self._state.traced.get(record["stage"], [-1, 0])
+        step, count = traced.get(record["stage"], [-1, 0])
         if record["step"] > step:
             step, count = record["step"], 0
         if record["step"] < step or count >= self._traces_per_step:
             return []
-        self._state.traced[record["stage"]] = [step, count + 1]
+        traced[record["stage"]] = [step, count + 1]
         return [record]
 
     def _send_files(self, ended: bool) -> None:

@@ -19,7 +19,7 @@ _MAX_NAME = 60
 def log_traces(records: Sequence[Mapping[str, Any]], *, experiment_id: str, run_id: str) -> None:
     """Write episode records (lines of `episodes.jsonl`) as traces of a run; wait for the server.
 
-    MLflow reports a failure to write a trace in its log only; the records stay in the file.
+    MLflow raises nothing when a trace cannot be written; it only says so in its log.
     """
     if not records:
         return
