@@ -20,11 +20,13 @@ class EnvironmentFailure(Exception):
     """The environment crashed, hung or broke its contract: a failure of the infrastructure.
 
     It ends one episode with `StopReason.ENV_ERROR` or `TIMEOUT`; it never ends the run.
+    `collateral`: the episode did nothing wrong, another one took its worker process along.
     """
 
-    def __init__(self, message: str, *, timeout: bool = False) -> None:
+    def __init__(self, message: str, *, timeout: bool = False, collateral: bool = False) -> None:
         super().__init__(message)
         self.timeout = timeout
+        self.collateral = collateral
 
 
 class EngineFailure(Exception):

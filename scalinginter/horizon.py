@@ -188,4 +188,3 @@ def make_schedule(config: HorizonConfig) -> HorizonSchedule:
             return Linear(config)
         case SuccessGatedHorizon():
             return SuccessGated(config)
-

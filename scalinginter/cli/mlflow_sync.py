@@ -9,7 +9,9 @@ from scalinginter.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("folders", nargs="+", metavar="DIR", help="runs, or folders of a comparison")
+    parser.add_argument(
+        "folders", nargs="+", metavar="DIR", help="runs, or folders of a comparison"
+    )
     parser.add_argument("--uri", help="default: MLFLOW_TRACKING_URI, else sqlite:///mlflow.db")
     parser.add_argument("--experiment", default="scalinginter")
     parser.add_argument("--traces-per-step", type=int, default=2)

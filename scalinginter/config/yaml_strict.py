@@ -14,7 +14,17 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [pair for pair in pairs if pair[0] not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float", "tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp")]
+    first: [
+        pair
+        for pair in pairs
+        if pair[0]
+        not in (
+            "tag:yaml.org,2002:bool",
+            "tag:yaml.org,2002:float",
+            "tag:yaml.org,2002:int",
+            "tag:yaml.org,2002:timestamp",
+        )
+    ]
     for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(
@@ -58,7 +68,7 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 def parse(text: str, source: str) -> Any:
     """Parse YAML text. `source` names it in the `ConfigError` for text that is not YAML."""
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        return yaml.load(text, Loader=_Loader)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except yaml.YAMLError as error:

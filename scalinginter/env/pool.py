@@ -164,7 +164,8 @@ class EnvPool:
             what = f"step {action[:80]!r}"
             return await worker.call(what, self._turn_timeout_s, "step", key, action)
         except NotSentError as error:
-            raise EnvironmentFailure(f"its worker process ended: {worker.failure}") from error
+            message = f"its worker process ended: {worker.failure}"
+            raise EnvironmentFailure(message, collateral=True) from error
         finally:
             self._pending -= 1
 

@@ -14,7 +14,9 @@ from scalinginter.eval.runner import evaluate, held_out_tasks
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
 
 
-def sweep(recipe: Recipe, policy_path: Path | None, horizons: list[int], output: Path | None) -> int:
+def sweep(
+    recipe: Recipe, policy_path: Path | None, horizons: list[int], output: Path | None
+) -> int:
     """Play the held-out tasks at each horizon, print a table, and write it as JSON to `output`.
 
     Every horizon meets the same tasks and seeds. Returns 1 if every episode of a horizon failed.

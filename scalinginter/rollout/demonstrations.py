@@ -50,9 +50,7 @@ def _demonstrate(env: TextEnv, task: Task, renderer: Renderer, chat: ChatConfig)
         trie = _trie(env, renderer, chat)
         completion = _imitated(renderer, text, trie)
         observation, reward, terminated, _, info = env.step(action)
-        turns.append(
-            Turn(tuple(context), completion, text, action, observation, float(reward))
-        )
+        turns.append(Turn(tuple(context), completion, text, action, observation, float(reward)))
         success = bool(info.get("success", False))
         context = renderer.extend(_shown(observation, chat, len(plan) - number - 1), True)
         if terminated:

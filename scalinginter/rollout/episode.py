@@ -12,6 +12,8 @@ from scalinginter.errors import EngineFailure, EnvironmentFailure
 from scalinginter.seeds import derive
 from scalinginter.types import Completion, FinishReason, StopReason, Task, Trajectory, Turn
 
+MAX_RESTARTS = 32  # of an episode that others took down
+
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSpec:
@@ -42,13 +44,28 @@ class EpisodeRunner:
         self._parse = PARSERS[chat.format]
 
     async def run(self, spec: EpisodeSpec) -> Trajectory:
-        """Play one episode. Never raises for a failure of environment or engine: it is data."""
+        """Play one episode. Never raises for a failure of environment or engine: it is data.
+
+        An episode that lost its worker to another one's fault starts again: otherwise one bad task
+        would drop its neighbours from the batch.
+        """
+        for _ in range(MAX_RESTARTS):
+            trajectory = await self._attempt(spec, restartable=True)
+            if trajectory is not None:
+                return trajectory
+        trajectory = await self._attempt(spec, restartable=False)
+        assert trajectory is not None
+        return trajectory
+
+    async def _attempt(self, spec: EpisodeSpec, restartable: bool) -> Trajectory | None:
         play = _Play(self, spec)
         stop, error = StopReason.ENV_ERROR, ""
         try:
             async with asyncio.timeout(self.limits.episode_timeout_s):
                 stop = await play.until_stopped()
         except EnvironmentFailure as failure:
+            if failure.collateral and restartable:
+                return None
             stop = StopReason.TIMEOUT if failure.timeout else StopReason.ENV_ERROR
             error = str(failure)
         except EngineFailure as failure:
@@ -123,7 +140,9 @@ class _Play:
             room = self._room(len(context))
             if isinstance(room, StopReason):
                 return room
-            completion = await runner.engine.generate(self._request(turn, context, room, observation))
+            completion = await runner.engine.generate(
+                self._request(turn, context, room, observation)
+            )
             observation, record = await self._act(completion, appended, forked, observation)
             stop = self._take(record, observation)
             if stop is not None:
@@ -142,7 +161,10 @@ class _Play:
                 context, appended = [], runner.renderer.fork(messages)
             else:
                 appended = runner.renderer.extend(shown, ended)
-            if limits.max_tokens_per_episode and self.num_generated >= limits.max_tokens_per_episode:
+            if (
+                limits.max_tokens_per_episode
+                and self.num_generated >= limits.max_tokens_per_episode
+            ):
                 return StopReason.TOKENS
         raise AssertionError("a horizon is at least one turn")
 

@@ -8,7 +8,7 @@ from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import Recipe
 from scalinginter.engine.base import Engine
 from scalinginter.engine.local import LocalEngine
-ScriptedEngine = None  # SHIM
+from scalinginter.engine.scripted import ScriptedEngine
 from scalinginter.env.pool import EnvPool
 from scalinginter.env.registry import make
 from scalinginter.model.load import Policy, load_policy
