@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Something the user can mend: says what was wrong, what was got, what is allowed, what to do."""
+    """The user can mend it: it says what was wrong, what was got, what is allowed, what to do."""
 
 
 class ConfigError(UserError):
@@ -16,7 +16,7 @@ class CheckpointError(UserError):
     """A checkpoint or run folder that cannot be used."""
 
 
-class EnvironmentFailure(Exception):
+class EnvironmentFailure(Exception):  # noqa: N818 (data about an episode)
     """The environment crashed, hung or broke its contract: a failure of the infrastructure.
 
     It ends one episode with `StopReason.ENV_ERROR` or `TIMEOUT`; it never ends the run.
@@ -29,7 +29,7 @@ class EnvironmentFailure(Exception):
         self.collateral = collateral
 
 
-class EngineFailure(Exception):
+class EngineFailure(Exception):  # noqa: N818 (data about an episode)
     """The engine could not answer a request; ends one episode with `StopReason.ENGINE_ERROR`."""
 
 

@@ -3,6 +3,7 @@
 Importing this module imports neither torch nor gymnasium: a wrong recipe is refused in a blink.
 """
 
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -59,7 +60,7 @@ class StagedHorizon(Section):
                     f"{name} has {len(starts)} entries for {len(self.stages)} stages; "
                     "give the start of every stage"
                 )
-            if starts[0] != 0 or any(b <= a for a, b in zip(starts, starts[1:], strict=False)):
+            if starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
                 raise ValueError(f"{name} must start with 0 and increase, got {starts}")
         _refuse_shrink(self.stages, self.allow_shrink, "stages")
         return self
@@ -111,7 +112,7 @@ class SuccessGatedHorizon(Section):
 
 
 def _refuse_shrink(turns: list[int], allowed: bool, name: str) -> None:
-    shrinks = any(b < a for a, b in zip(turns, turns[1:], strict=False))
+    shrinks = any(b < a for a, b in pairwise(turns))
     if shrinks and not allowed:
         raise ValueError(
             f"{name} = {turns} shrinks the horizon; put it in ascending order, "

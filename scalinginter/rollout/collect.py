@@ -33,7 +33,7 @@ class Collection:
 
 
 class Collector:
-    """Runs episodes concurrently. A failed one is played again on the same task (PITFALLS 13, 38)."""
+    """Runs episodes concurrently. A failed one is played again on the same task."""
 
     def __init__(self, runner: EpisodeRunner, *, max_concurrent: int, max_retries: int) -> None:
         self._runner = runner
@@ -68,7 +68,7 @@ class Collector:
 
 
 def _specs(plan: CollectPlan, number: int) -> list[EpisodeSpec]:
-    """The episodes of one group. The group's id is given here, by the sampler (PITFALLS 10)."""
+    """The episodes of one group. The group's id is given here, by the sampler."""
     task = plan.tasks[number]
     group_id = "/".join(str(part) for part in (*plan.key, number))
     return [

@@ -29,7 +29,7 @@ class EpisodeSpec:
 
 
 class EpisodeRunner:
-    """Plays episodes. Limits are separate and each has a stop reason of its own (PITFALLS 8)."""
+    """Plays episodes. Limits are separate and each has a stop reason of its own."""
 
     def __init__(
         self,

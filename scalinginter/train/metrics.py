@@ -11,7 +11,7 @@ from scalinginter.types import StopReason, Trajectory
 
 
 def rollout_metrics(collection: Collection, horizon: Horizon) -> dict[str, float]:
-    """Return the metrics of a step's episodes. Infrastructure failures are counted, not averaged."""
+    """Return the metrics of a step's episodes. Broken ones are counted, not averaged."""
     everything = collection.trajectories
     episodes = [t for t in everything if not t.stop.is_failure]
     metrics = {

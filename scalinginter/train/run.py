@@ -1,4 +1,4 @@
-"""One training run from its recipe and folder: builds the parts, trains, leaves the folder whole."""
+"""One training run from its recipe and folder: builds the parts and trains."""
 
 import fcntl
 from collections.abc import Iterator, Sequence

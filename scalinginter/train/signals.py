@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818 (not an error)
     """The user asked to stop; what was in flight is abandoned, what was done is saved."""
 
 

@@ -9,7 +9,7 @@ from scalinginter.types import Task
 
 
 class TaskSampler:
-    """Every task once per epoch. Position `i` of the endless sequence is a function of (seed, i)."""
+    """Every task once per epoch; position `i` of the sequence is a function of (seed, i)."""
 
     def __init__(self, tasks: Sequence[Task], seed: int) -> None:
         self._tasks, self._seed = tasks, seed

@@ -9,6 +9,8 @@ import pytest
 
 from scalinginter.cli.main import main
 
+HEAVY = {"torch", "transformers", "mlflow", "gymnasium", "accelerate"}
+
 
 @pytest.fixture
 def refusal(capsys, monkeypatch):
@@ -190,7 +192,7 @@ def test_help_imports_nothing_heavy(arguments):
         "from scalinginter.cli.main import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
-        "heavy = {'torch', 'transformers', 'mlflow', 'gymnasium', 'accelerate'} & set(sys.modules)\n"
+        f"heavy = {HEAVY} & set(sys.modules)\n"
         "print('HEAVY', sorted(heavy))"
     )
     done = subprocess.run(
@@ -204,7 +206,7 @@ def test_a_config_error_imports_nothing_heavy(toy_file):
         "import sys\n"
         "from scalinginter.cli.main import main\n"
         "code = main(sys.argv[1:])\n"
-        "heavy = {'torch', 'transformers', 'mlflow', 'gymnasium', 'accelerate'} & set(sys.modules)\n"
+        f"heavy = {HEAVY} & set(sys.modules)\n"
         "print(code, 'HEAVY', sorted(heavy))"
     )
     arguments = ["train", "--schedule", str(toy_file()), "--set", "a=1"]
