@@ -14,18 +14,15 @@ False: before a turn the rollout asks `must_fork(messages)`, and where the templ
 something it starts a new training row from `fork(messages)`.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
+from scalinginter.chat.codec import Codec, Message
 from scalinginter.chat.constraint import TokenTrie
 from scalinginter.errors import UserError
-
-Message = dict[str, str]
 
 CACHED_TEXTS = 16384
 CACHED_TRIES = 4096
@@ -35,7 +32,6 @@ _MARKS = (
     "qzmarkb",
     "qzmarkc",
 )  # found again in what a template makes of them
-_MASK = 0xF0000  # private code points that stand for special tokens inside contents
 _PROBES: tuple[tuple[str, ...], ...] = (  # user, assistant, user, ...
     ("go", "look around", "You see a door.", "open door", "It is open.\nIt is dark."),
     (
@@ -63,21 +59,15 @@ class Renderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Read the template. Raises `UserError` for a tokenizer that has none."""
         self._tokenizer = tokenizer
-        self._codec = _Codec(tokenizer)
-        self._folds_system = not self._renders(
-            [{"role": "system", "content": "a"}, _user("b")]
-        )
+        self._codec = Codec(tokenizer)
+        self._folds_system = not self._renders_system()
         self._affixes = self._read_affixes()
-        self.exact_prefix = self._affixes is not None and all(
-            map(self._appends, _PROBES)
-        )
+        self.exact_prefix = self._affixes is not None and all(map(self._appends, _PROBES))
         """Whether no turn is ever rewritten; else ask `must_fork` before every turn."""
         self.stop_id = self._find_stop()
         """The id that ends an assistant turn."""
         eos = tokenizer.eos_token_id
-        self.stop_ids = frozenset(
-            {self.stop_id} | ({eos} if eos is not None else set())
-        )
+        self.stop_ids = frozenset({self.stop_id} | ({eos} if eos is not None else set()))
         """Ids after which an answer is over: `stop_id`, and the end of text where it differs."""
         self._turn = lru_cache(CACHED_TEXTS)(self._encode_turn)
         self._plain = lru_cache(CACHED_TEXTS)(self._codec.encode_plain)
@@ -147,28 +137,29 @@ class Renderer:
         ids = self._codec.encode_rendered(between + masked + after)
         return tuple(ids) if ids and ids[0] == self.stop_id else (self.stop_id, *ids)
 
-    def _render(self, messages: Sequence[Message], header: bool = True) -> str:
+    def _render(self, messages: Sequence[Message]) -> str:
         if self._folds_system and messages and messages[0]["role"] == "system":
             system, first, *rest = messages
             messages = [_user(f"{system['content']}\n\n{first['content']}"), *rest]
-        return self._tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=header
+        text = self._tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=True
         )
+        assert isinstance(text, str)
+        return text
 
-    def _renders(self, messages: Sequence[Message]) -> bool:
-        """Whether the template accepts these roles (Gemma's has no system role)."""
+    def _renders_system(self) -> bool:
+        """Whether the template has a system role (Gemma's has none)."""
         self._folds_system = False
         try:
-            return messages[0]["content"] in self._render(messages)
-        except (
-            Exception
-        ) as error:  # jinja's raise_exception, whatever class it has today
+            rendered = self._render([{"role": "system", "content": _MARKS[0]}, _user(_MARKS[1])])
+        except Exception as error:  # jinja's raise_exception, whatever class it has today
             if self._tokenizer.chat_template:
                 return False
             raise UserError(
                 "the model's tokenizer has no chat template; use an instruction-tuned model, or "
                 "put a chat_template.jinja into its folder"
             ) from error
+        return _MARKS[0] in rendered
 
     def _read_affixes(self) -> _Affixes | None:
         text = self._render(_conversation(_MARKS))
@@ -178,96 +169,27 @@ class Renderer:
 
     def _appends(self, contents: tuple[str, ...]) -> bool:
         messages = _conversation(contents)
-        return all(
-            self._is_appended(messages[:end]) for end in range(3, len(messages) + 1, 2)
-        )
+        return all(self._is_appended(messages[:end]) for end in range(3, len(messages) + 1, 2))
 
     def _is_appended(self, messages: Sequence[Message]) -> bool:
-        *before, answer, observation = messages
+        """Whether the rendering of `messages` is the last prompt, the answer and one more turn."""
         if self._affixes is None:
             return False
+        *before, answer, observation = messages
+        prompt, whole = self._render(before), self._render(messages)
         turn = self._affixes.between + observation["content"] + self._affixes.after
-        text = answer["content"].strip()
-        whole = self._render(
-            [*before, {"role": "assistant", "content": text}, observation]
-        )
-        return whole == self._render(before) + text + turn
+        if not (whole.startswith(prompt) and whole.endswith(turn)):
+            return False
+        return whole[len(prompt) : len(whole) - len(turn)].strip() == answer["content"].strip()
 
     def _find_stop(self) -> int:
         """The special token that follows an answer at once, or else the end of text."""
-        ids = (
-            self._codec.encode_rendered(self._affixes.between) if self._affixes else []
-        )
+        ids = self._codec.encode_rendered(self._affixes.between) if self._affixes else []
         if ids and ids[0] in self._codec.special_ids:
             return ids[0]
         if self._tokenizer.eos_token_id is None:
-            raise UserError(
-                "the chat template ends no answer and the tokenizer has no eos_token"
-            )
+            raise UserError("the chat template ends no answer and the tokenizer has no eos_token")
         return self._tokenizer.eos_token_id
-
-
-class _Codec:
-    """Text to ids and back on a copy of the tokenizer that nobody else configures."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise UserError(
-                f"{type(tokenizer).__name__} has no fast version (tokenizer.json); save one with "
-                "the tokenizers library"
-            )
-        self._backend = Tokenizer.from_str(backend.to_str())
-        self._backend.no_truncation()
-        self._backend.no_padding()
-        special = {
-            i: t
-            for i, t in self._backend.get_added_tokens_decoder().items()
-            if t.special
-        }
-        self.special_ids = frozenset(special)
-        self._specials = {token.content: i for i, token in special.items()}
-        longest_first = sorted(self._specials, key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-        self._masks = {text: chr(_MASK + i) for i, text in enumerate(longest_first)}
-        self._unmask = {mark: text for text, mark in self._masks.items()}
-
-    def mask(self, messages: Sequence[Message]) -> list[Message]:
-        """Replace special tokens inside contents, so that a template's own are the only ones."""
-        return [
-            {
-                **m,
-                "content": self._special.sub(
-                    lambda match: self._masks[match[0]], m["content"]
-                ),
-            }
-            for m in messages
-        ]
-
-    def encode_rendered(self, text: str) -> list[int]:
-        """Encode a rendered and masked conversation: the template's special tokens become one id
-        each, those inside contents their text's ids."""
-        if not any(mark in text for mark in self._unmask):
-            self._backend.encode_special_tokens = False
-            return self._backend.encode(text, add_special_tokens=False).ids
-        ids: list[int] = []
-        start = 0
-        for match in self._special.finditer(text):
-            ids += self.encode_plain(self._unmasked(text[start : match.start()]))
-            ids.append(self._specials[match[0]])
-            start = match.end()
-        return ids + list(self.encode_plain(self._unmasked(text[start:])))
-
-    def encode_plain(self, text: str) -> tuple[int, ...]:
-        """Encode text in which nothing is special."""
-        self._backend.encode_special_tokens = True
-        return tuple(self._backend.encode(text, add_special_tokens=False).ids)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self._backend.decode(list(ids), skip_special_tokens=False)
-
-    def _unmasked(self, text: str) -> str:
-        return "".join(self._unmask.get(char, char) for char in text)
 
 
 def _user(content: str) -> Message:

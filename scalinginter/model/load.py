@@ -52,7 +52,7 @@ def load_policy(
         local_only = source.kind == "folder" or not _answers(source.value)
         model, tokenizer = _load_pretrained(source.value, dtype, local_only=local_only)
     packed = prepare(model)
-    model = model.to(device)
+    model.to(device)  # type: ignore[arg-type]
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable()
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -94,6 +94,7 @@ def _load_pretrained(
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, local_files_only=local_only)
     except (OSError, ValueError) as error:
         raise UserError(f"model.path: {name} cannot be loaded: {error}") from error
+    assert isinstance(tokenizer, PreTrainedTokenizerBase)
     return model.eval(), tokenizer
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def _unpack(folder: Path) -> Path:
 
 
 @contextmanager
-def _importable(wheel: Path) -> Iterator[None]:
+def _importable(wheel: Path) -> Generator[None]:
     """Let Python import from a wheel of pure Python without installing it."""
     sys.path.insert(0, str(wheel))
     try:
@@ -85,9 +85,11 @@ def _convert(gguf: Path, folder: Path) -> None:
     quantized = LlamaForCausalLM.from_pretrained(**source, dtype=torch.float32)
     config = quantized.config
     # The weights are dense by now, but the mark that is left makes save_pretrained refuse.
-    del config.quantization_config
-    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    config.__dict__.pop("quantization_config")
+    model = LlamaForCausalLM(config).type(torch.bfloat16)
     model.load_state_dict(quantized.state_dict())
     model.tie_weights()
     model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(**source)
+    assert tokenizer is not None
+    tokenizer.save_pretrained(folder)

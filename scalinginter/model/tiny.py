@@ -8,6 +8,7 @@ byte, and the same seed the same weights.
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from tokenizers import (
@@ -52,10 +53,17 @@ _WORD = Regex(
     r"|\s"
 )
 
-_SHAPES: dict[str, dict[str, int]] = {  # parameters in the blocks: 0.11 M, 0.30 M, 0.85 M
-    "nano": {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 192},
-    "small": {"hidden_size": 96, "num_hidden_layers": 2, "intermediate_size": 384},
-    "base": {"hidden_size": 128, "num_hidden_layers": 4, "intermediate_size": 384},
+
+class _Shape(NamedTuple):
+    hidden: int
+    layers: int
+    feed_forward: int
+
+
+_SHAPES = {  # parameters in the blocks: 0.11 M, 0.30 M, 0.85 M
+    "nano": _Shape(hidden=64, layers=2, feed_forward=192),
+    "small": _Shape(hidden=96, layers=2, feed_forward=384),
+    "base": _Shape(hidden=128, layers=4, feed_forward=384),
 }
 
 
@@ -100,8 +108,12 @@ def make_model(
 ) -> LlamaForCausalLM:
     """Build a Llama of the preset's shape with fresh weights; torch's global generator is left
     as it was."""
+    shape = _SHAPES[preset]
     config = LlamaConfig(
         vocab_size=len(tokenizer),
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        intermediate_size=shape.feed_forward,
         num_attention_heads=4,
         max_position_embeddings=MAX_POSITIONS,
         initializer_range=INITIAL_STD,
@@ -109,12 +121,13 @@ def make_model(
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        **_SHAPES[preset],
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)
-    return model.to(dtype).eval()
+    for parameter in model.parameters():  # not the rotary frequencies, which stay float32
+        parameter.data = parameter.data.to(dtype)
+    return model.eval()
 
 
 def _words(tokenizer: Tokenizer, corpus: Iterable[str], known: set[str]) -> list[str]:

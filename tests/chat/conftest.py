@@ -40,6 +40,10 @@ QWEN3 = (
     "{{ '<|im_start|>' + m['role'] + '\n' + text + '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
+# A template that leaves system messages out without a word.
+SILENT = (
+    "{% for m in messages if m['role'] != 'system' %}{{ m['content'] + '<|eot|>' }}{% endfor %}"
+)
 APPEND_ONLY = {"chatml": CHATML, "llama3": LLAMA3, "gemma": GEMMA}
 SPECIALS = ["<|bos|>", "<|im_start|>", "<|im_end|>", "<|start|>", "<|stop|>", "<|eot|>"]
 
@@ -84,6 +88,6 @@ def append_only_tokenizer(request, tiny_tokenizer) -> PreTrainedTokenizerFast:
     return tiny_tokenizer if request.param == "tiny" else bpe_tokenizer(APPEND_ONLY[request.param])
 
 
-@pytest.fixture(scope="session")
-def gemma_tokenizer() -> PreTrainedTokenizerFast:
-    return bpe_tokenizer(GEMMA)
+@pytest.fixture(scope="session", params=[GEMMA, SILENT], ids=["gemma", "silent"])
+def systemless_tokenizer(request) -> PreTrainedTokenizerFast:
+    return bpe_tokenizer(request.param)

@@ -164,11 +164,11 @@ def test_what_extend_returns_is_the_callers_own(tiny_tokenizer):
 
 
 def test_a_template_without_a_system_role_gets_the_system_text_in_the_first_message(
-    gemma_tokenizer,
+    systemless_tokenizer,
 ):
-    renderer = Renderer.for_tokenizer(gemma_tokenizer)
+    renderer = Renderer.for_tokenizer(systemless_tokenizer)
     opening = renderer.opening([{"role": "system", "content": "Rules."}, user("a door")])
-    assert opening == by_template(gemma_tokenizer, [user("Rules.\n\na door")])
+    assert opening == by_template(systemless_tokenizer, [user("Rules.\n\na door")])
 
 
 def test_a_tokenizer_without_a_template_is_refused_with_advice(tiny_tokenizer):

@@ -76,3 +76,8 @@ def test_a_fresh_model_is_near_uniform(tokenizer):
     ids = torch.tensor([tokenizer.encode("craft 4 oak planks using 1 oak log")])
     loss = model(input_ids=ids, labels=ids).loss.item()
     assert loss == pytest.approx(torch.log(torch.tensor(len(tokenizer))).item(), abs=0.5)
+
+
+def test_rotary_frequencies_stay_float32_in_a_bfloat16_model(tokenizer):
+    model = make_model("nano", tokenizer, seed=0, dtype=torch.bfloat16)
+    assert (model.dtype, model.model.rotary_emb.inv_freq.dtype) == (torch.bfloat16, torch.float32)
