@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -11,8 +12,8 @@ from scalinginter.env.worker import unpack
 from scalinginter.errors import EnvironmentFailure
 from scalinginter.types import Task
 
+CLOSE_TIMEOUT_S = 0.5  # then the workers that are still there are killed
 CLOSE_POLL_S = 0.005
-CLOSE_POLLS = 100  # then the workers that are still there are killed
 
 __all__ = ["EnvPool", "EnvSession", "Observation"]
 
@@ -116,8 +117,6 @@ class EnvPool:
 
     async def open(self, task: Task, *, seed: int, horizon: int) -> EnvSession:
         """Start an episode of `task`. Raises `EnvironmentFailure`."""
-        if self._closed:
-            raise EnvironmentFailure("the pool of environments is closed")
         key = next(self._keys)
         if self._host is not None:
             return _InlineSession(self._host, key, task, seed, horizon)
@@ -135,9 +134,8 @@ class EnvPool:
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.finish()
-        for _ in range(CLOSE_POLLS):
-            if all(worker.failure is not None for worker in workers):
-                break
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        while any(worker.failure is None for worker in workers) and time.monotonic() < deadline:
             await asyncio.sleep(CLOSE_POLL_S)
         for worker in workers:
             worker.kill("the pool was closed")
@@ -175,6 +173,8 @@ class EnvPool:
 
     def _place(self) -> WorkerProcess:
         """Return the least loaded worker, after starting those that are missing."""
+        if self._closed:
+            raise EnvironmentFailure("the pool of environments is closed")
         while len(self._workers) < self._num_workers:
             self._workers.append(WorkerProcess(self._greeting, self._replace))
         return min(self._workers, key=lambda worker: worker.load)

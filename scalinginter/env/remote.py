@@ -88,7 +88,8 @@ class WorkerProcess:
         """
         self._follow_loop()
         if self.failure is not None:
-            raise EnvironmentFailure(f"its worker process ended: {self.failure}")
+            message = f"its worker process ended: {self.failure}"
+            raise EnvironmentFailure(message, collateral=True)
         if os.fstat(self._log.fileno()).st_size > LOG_LIMIT:
             self._log.truncate(0)
         future: asyncio.Future[Any] = self._loop.create_future()
