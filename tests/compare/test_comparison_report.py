@@ -116,7 +116,8 @@ def test_a_planned_run_that_never_started_is_named(root: Path) -> None:
 def test_without_a_finished_run_the_report_still_names_the_runs(write_run, tmp_path: Path) -> None:
     write_run("short", 0, lambda f: f, status="running")
     report = render(load_results(tmp_path / "cmp"))
-    assert "Nothing to compare yet" in report and "`short/seed0`: running" in report
+    assert "Nothing to compare yet" in report
+    assert "`short/seed0`: running" in report
 
 
 def test_runs_without_a_common_budget_are_compared_at_the_shortest(write_run, tmp_path) -> None:
@@ -156,7 +157,8 @@ def test_every_image_of_the_report_exists_and_is_small(root: Path) -> None:
     report = write_report(root)
     images = re.findall(r"!\[.*?\]\((.*?)\)", report.read_text())
     sizes = {name: (root / name).stat().st_size for name in images}
-    assert len(sizes) == 8 and max(sizes.values()) < 150_000
+    assert len(sizes) == 8
+    assert max(sizes.values()) < 150_000
 
 
 def test_a_report_without_plots_shows_no_broken_image(root: Path) -> None:
@@ -183,7 +185,8 @@ def test_the_same_journals_give_the_same_report(root: Path) -> None:
 
 def test_the_terminal_gets_verdict_table_and_path(root: Path) -> None:
     lines = summary_lines(root)
-    assert lines[0].startswith("scaled leads") and lines[-1] == f"report: {root / 'report.md'}"
+    assert lines[0].startswith("scaled leads")
+    assert lines[-1] == f"report: {root / 'report.md'}"
     assert any(re.match(r"short +0\.100", line) for line in lines)
 
 

@@ -92,7 +92,8 @@ def test_a_metric_that_was_never_logged_has_no_band(write_run) -> None:
 def test_the_band_of_a_training_metric_comes_from_the_training_lines(write_run) -> None:
     runs = [load_run(write_run("a", 0, lambda f: f, horizon=7), "a", 0)]
     band = train_band(runs, "horizon/max_turns", "turns")
-    assert band is not None and set(band.mean.tolist()) == {7.0}
+    assert band is not None
+    assert set(band.mean.tolist()) == {7.0}
 
 
 @pytest.mark.parametrize(

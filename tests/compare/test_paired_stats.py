@@ -65,12 +65,14 @@ def test_arms_without_a_shared_seed_are_not_compared() -> None:
 
 def test_the_effect_is_the_mean_difference_over_its_deviation() -> None:
     pair = compare_pair("a", "b", {"a": seeds(0.5, 0.7), "b": seeds(0.4, 0.4)})
-    assert pair is not None and pair.effect == pytest.approx(0.2 / np.std([0.1, 0.3], ddof=1))
+    assert pair is not None
+    assert pair.effect == pytest.approx(0.2 / np.std([0.1, 0.3], ddof=1))
 
 
 def test_equal_differences_have_no_effect_size() -> None:
     pair = compare_pair("a", "b", {"a": seeds(0.75, 0.5), "b": seeds(0.5, 0.25)})
-    assert pair is not None and pair.effect is None
+    assert pair is not None
+    assert pair.effect is None
 
 
 @pytest.mark.parametrize("num_seeds", [2, 3, 5])
@@ -96,20 +98,23 @@ def test_the_task_bootstrap_uses_tasks_that_both_have() -> None:
 
 def test_three_seeds_lead_without_separating() -> None:
     result = verdict({"short": seeds(0.1, 0.2, 0.1), "scaled": seeds(0.5, 0.6, 0.5)}, "success")
-    assert result.leader == "scaled" and not result.separated
+    assert result.leader == "scaled"
+    assert not result.separated
     assert "on every seed, but three seeds cannot separate the arms" in result.headline
 
 
 def test_a_lead_that_some_seeds_deny_is_not_on_every_seed() -> None:
     result = verdict({"short": seeds(0.1, 0.6, 0.1), "scaled": seeds(0.5, 0.5, 0.5)}, "success")
-    assert result.leader == "scaled" and "on every seed" not in result.headline
+    assert result.leader == "scaled"
+    assert "on every seed" not in result.headline
 
 
 def test_eight_seeds_of_one_sign_separate_two_arms() -> None:
     low = seeds(*[0.1 + 0.01 * i for i in range(8)])
     high = {seed: value + 0.3 for seed, value in low.items()}
     result = verdict({"short": low, "scaled": high}, "success")
-    assert result.separated and "separate it from every other arm" in result.headline
+    assert result.separated
+    assert "separate it from every other arm" in result.headline
 
 
 def test_more_rivals_need_a_smaller_p() -> None:
@@ -128,7 +133,8 @@ def test_noisy_seeds_are_called_noise() -> None:
 
 def test_a_point_of_success_is_a_tie() -> None:
     result = verdict({"a": seeds(0.500, 0.500), "b": seeds(0.505, 0.505)}, "success")
-    assert result.leader is None and "tie" in result.headline
+    assert result.leader is None
+    assert "tie" in result.headline
 
 
 def test_one_seed_is_an_observation() -> None:
@@ -137,7 +143,8 @@ def test_one_seed_is_an_observation() -> None:
 
 def test_the_verdict_uses_seeds_that_every_arm_has_finished() -> None:
     result = verdict({"a": {0: 0.2, 1: 0.2, 2: 0.9}, "b": {0: 0.3, 1: 0.3}}, "success")
-    assert result.leader == "b" and "seeds 0, 1" in result.headline
+    assert result.leader == "b"
+    assert "seeds 0, 1" in result.headline
 
 
 @pytest.mark.parametrize(
@@ -145,4 +152,5 @@ def test_the_verdict_uses_seeds_that_every_arm_has_finished() -> None:
 )
 def test_nothing_to_compare_has_no_leader(values: dict[str, dict[int, float]]) -> None:
     result = verdict(values, "success")
-    assert result.leader is None and "Nothing to compare yet" in result.headline
+    assert result.leader is None
+    assert "Nothing to compare yet" in result.headline

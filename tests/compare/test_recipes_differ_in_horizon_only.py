@@ -24,7 +24,9 @@ def test_there_are_recipes_to_compare() -> None:
 def test_pitfall_22_the_recipes_of_a_folder_differ_in_the_horizon_block_only(folder: Path) -> None:
     configs = [comparable(recipe_dict(load_recipe(path))) for path in arms(folder)]
     paths = {path for config in configs for path in differences(configs[0], config)}
-    assert len(configs) >= 2 and paths and {path.split(".")[0] for path in paths} == {"horizon"}
+    assert len(configs) >= 2
+    assert paths
+    assert {path.split(".")[0] for path in paths} == {"horizon"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -64,7 +64,8 @@ def test_the_wilson_interval_holds_the_rate_and_stays_in_the_unit_interval(
 ) -> None:
     wins = data.draw(st.integers(0, total))
     low, high = wilson_interval(wins, total)
-    assert 0 <= low <= wins / total <= high <= 1 and low < high
+    assert 0 <= low <= wins / total <= high <= 1
+    assert low < high
 
 
 def test_the_wilson_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:
