@@ -101,6 +101,11 @@ class RunReplay:
         if info.status == "running" and self._state.run_id is not None:
             self._send_status(replace(info, status="failed"))
 
+    @property
+    def _run_id(self) -> str:
+        assert self._state.run_id is not None, "advance() makes the run first"
+        return self._state.run_id
+
     def _find_or_create(self, info: RunInfo) -> None:
         if self._state.run_id is not None and not self._exists(self._state.run_id):
             state = self._state  # deleted by the user, or with the whole store: start over
@@ -153,7 +158,7 @@ class RunReplay:
         fresh = [line for line in lines if line.step > state.skip.get(line.stage, -1)]
         points = [point for line in fresh for point in _points(line)]
         for start in range(0, len(points), _BATCH):
-            self._client.log_batch(state.run_id, metrics=points[start : start + _BATCH])
+            self._client.log_batch(self._run_id, metrics=points[start : start + _BATCH])
         state.sent |= {line.stage: line.step for line in fresh}
         moved = read.cursor != state.metrics
         state.metrics = read.cursor
@@ -170,10 +175,10 @@ class RunReplay:
         traced = dict(state.traced)
         chosen = [record for raw in read.lines for record in self._choose(raw, traced)]
         if chosen:
-            log_traces(chosen, experiment_id=state.experiment_id, run_id=state.run_id or "")
+            log_traces(chosen, experiment_id=state.experiment_id, run_id=self._run_id)
             # MLflow keeps a failure to write traces to itself: a server that is gone is noticed
             # here, and these episodes are sent again when it is back
-            self._client.get_run(state.run_id)
+            self._client.get_run(self._run_id)
         moved = read.cursor != state.episodes
         state.episodes, state.traced = read.cursor, traced
         if moved:
@@ -204,7 +209,7 @@ class RunReplay:
             if not path.is_file() or self._state.files.get(name) == path.stat().st_mtime_ns:
                 continue
             folder = str(Path(name).parent) if "/" in name else None
-            self._client.log_artifact(self._state.run_id, str(path), folder)
+            self._client.log_artifact(self._run_id, str(path), folder)
             self._state.files[name] = path.stat().st_mtime_ns
             self._save()
 
@@ -213,10 +218,10 @@ class RunReplay:
         if wanted == self._state.status:
             return
         if wanted == "RUNNING":  # resumed
-            self._client.update_run(self._state.run_id, status=wanted)
+            self._client.update_run(self._run_id, status=wanted)
         else:
             end_ms = int(info.finished * 1000) if info.finished else None
-            self._client.set_terminated(self._state.run_id, wanted, end_ms)
+            self._client.set_terminated(self._run_id, wanted, end_ms)
         self._state.status = wanted
         self._save()
 
