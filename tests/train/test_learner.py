@@ -105,10 +105,11 @@ def test_rows_without_a_gradient_count_in_the_normaliser_but_are_not_forwarded(
     make_learner, random_samples
 ):
     samples = random_samples(num_groups=2, group_size=2)
-    silent = [dataclasses.replace(s, advantages=np.zeros_like(s.advantages)) for s in samples[2:]]
-    skipping, forwarding = make_learner(max_grad_norm=1e6), make_learner(max_grad_norm=1e6)
+    silent = [dataclasses.replace(s, advantages=np.zeros_like(s.advantages)) for s in samples[:2]]
+    options = {"algorithm": {"loss_aggregation": "sequence"}, "max_grad_norm": 1e6}
+    skipping, forwarding = make_learner(**options), make_learner(**options)
     forwarding.algorithm.uses_every_token = True
-    fewer, all_of_them = (x.update(samples[:2] + silent) for x in (skipping, forwarding))
+    fewer, all_of_them = (x.update(silent + samples[2:]) for x in (skipping, forwarding))
     assert fewer["update/forward_tokens"] < all_of_them["update/forward_tokens"]
     torch.testing.assert_close(gradient(skipping), gradient(forwarding), atol=1e-7, rtol=1e-5)
 
