@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scalinginter.engine.slots import Round, SlotCache
 
 _LONG = 64  # query tokens above which a row has a call of its own
-# Cost of a row in units of "read the keys and values of a slot once" (measured on a CPU at 100 to
-# 400 keys): reading them, copying them together first, and each query token.
-_READ, _COPY, _QUERY = 1.0, 1.0, 0.15
+# Costs that choose how a bucket reads the cache, measured on a CPU at 100 to 1000 keys.
+_BYTES_PER_US = 16e3  # reading keys and values once; copying them together costs as much again
+_QUERY = 0.15  # a query token, over reading a slot's keys and values once
+_CALL_US = 40.0  # a bucket of its own for one row
 
 
 @dataclass(slots=True)
@@ -61,8 +62,14 @@ class SlotLayout:
         self._write_positions = np.array(plan.write_positions, dtype=np.int64)
         self._targets: dict[int, torch.Tensor] = {}
         rows = _rows(plan)
-        self._long = rows[rows[:, 2] > _LONG].tolist()
-        self._buckets = [self._bucket(*part) for part in _parts(rows[rows[:, 2] <= _LONG])]
+        long = rows[:, 2] > _LONG
+        self._long = rows[long].tolist()
+        parts = _parts(
+            rows[~long],
+            cache.bytes_per_position / _BYTES_PER_US,
+            may_split=device.type == "cpu",  # elsewhere a call costs more than a copy
+        )
+        self._buckets = [self._bucket(*part) for part in parts]
 
     def _tensor(self, values: list[int] | NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self._device)
@@ -202,29 +209,46 @@ def _rows(plan: Round) -> NDArray[np.int64]:
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def _parts(rows: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], bool]]:
+def _parts(
+    rows: NDArray[np.int64], position_us: float, *, may_split: bool
+) -> list[tuple[NDArray[np.int64], bool]]:
     """Cut rows into buckets of query length 1, up to 4, up to 16, up to 64, widest first.
 
-    A bucket that is read in place computes every slot from its first to its last, so narrower
-    rows in between join it for nothing. Returns the buckets and whether each is read in place.
+    Each bucket is read in the cheapest of three ways. In place: every slot from its first to its
+    last is computed, so narrower rows in between join it for nothing. Copied together. Or row by
+    row (`may_split`), for rows whose keys and values are large.
+
+    Args:
+        rows: [N, 4] by slot: slot, first position, count, packed row.
+        position_us: time to read keys and values of one position.
+
+    Returns:
+        the buckets, and whether each is read in place.
     """
     parts = []
     for least in (17, 5, 2, 1):
         wide = rows[:, 2] >= least
         if not wide.any():
             continue
-        first, last = rows[wide, 0][[0, -1]]
+        taken = rows[wide]
+        first, last = taken[[0, -1], 0]
         inside = (rows[:, 0] >= first) & (rows[:, 0] <= last)
-        taken, span = rows[wide], int(last - first + 1)
-        query = _QUERY * int(taken[:, 2].max())
+        ends, counts = taken[:, 1] + taken[:, 2], taken[:, 2]
+        read = int(ends.max()) * position_us
+        query = _QUERY * int(counts.max())
         joining = int(inside.sum()) - len(taken)
-        copied = len(taken) * (_COPY + _READ + query) + joining * (_READ + _QUERY)
-        in_place = span * (_READ + query) <= copied
-        if in_place:
-            taken = np.zeros((span, 4), dtype=np.int64)
-            taken[:, 0] = np.arange(first, last + 1)
-            taken[rows[inside, 0] - first] = rows[inside]
+        in_place = read * ((last - first + 1) * (1 + query) - joining * (1 + _QUERY))
+        copied = read * len(taken) * (2 + query)
+        alone = (ends * (1 + _QUERY * counts)).sum() * position_us + _CALL_US * len(taken)
+        if in_place <= copied and (in_place <= alone or not may_split):
+            span = np.zeros((last - first + 1, 4), dtype=np.int64)
+            span[:, 0] = np.arange(first, last + 1)
+            span[rows[inside, 0] - first] = rows[inside]
+            parts.append((span, True))
             wide = inside
-        parts.append((taken, in_place))
+        elif alone < copied and may_split:
+            parts += [(row[None], True) for row in taken]
+        else:
+            parts.append((taken, False))
         rows = rows[~wide]
     return parts

@@ -79,30 +79,36 @@ def choose(
     """
     ids, logprobs = [0] * len(rows), [0.0] * len(rows)
     free = [i for i, left in enumerate(allowed) if left is None]
-    bound = [i for i, left in enumerate(allowed) if left is not None]
-    for part in (free, bound):
-        if not part:
-            continue
-        at = torch.tensor([rows[i] for i in part], device=logits.device)
-        if part is free:
-            columns, values = draw(logits[at], [temperatures[i] for i in part], uniform[part])
-        else:
-            table = _table([allowed[i] for i in part])
-            index = torch.from_numpy(table).to(logits.device)
-            kept = logits[at[:, None], index.clamp(min=0)].float()
-            kept = kept.masked_fill(index < 0, -torch.inf)
-            picked, values = draw(kept, [temperatures[i] for i in part], uniform[part])
-            columns = index.gather(1, picked[:, None])[:, 0]
-        both = torch.stack((columns.double(), values.double())).tolist()  # one synchronisation
-        for i, token, logprob in zip(part, *both, strict=True):
-            ids[i], logprobs[i] = int(token), logprob
+    bound = [(i, left) for i, left in enumerate(allowed) if left is not None]
+    if free:
+        table = logits[_index([rows[i] for i in free], logits)]
+        _fill(free, draw(table, [temperatures[i] for i in free], uniform[free]), ids, logprobs)
+    if bound:
+        at = [i for i, _ in bound]
+        index = torch.from_numpy(_table([left for _, left in bound])).to(logits.device)
+        kept = logits[_index([rows[i] for i in at], logits)[:, None], index.clamp(min=0)].float()
+        kept = kept.masked_fill(index < 0, -torch.inf)
+        columns, values = draw(kept, [temperatures[i] for i in at], uniform[at])
+        _fill(at, (index.gather(1, columns[:, None])[:, 0], values), ids, logprobs)
     return ids, logprobs
 
 
-def _table(allowed: Sequence[tuple[int, ...] | None]) -> NDArray[np.int64]:
+def _index(rows: list[int], like: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(rows, device=like.device)
+
+
+def _fill(
+    at: list[int], drawn: tuple[torch.Tensor, torch.Tensor], ids: list[int], logprobs: list[float]
+) -> None:
+    """Write what was drawn to positions `at`, with one synchronisation."""
+    tokens, values = torch.stack([part.double() for part in drawn]).tolist()
+    for i, token, value in zip(at, tokens, values, strict=True):
+        ids[i], logprobs[i] = int(token), value
+
+
+def _table(allowed: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
     """Allowed ids as a rectangle, -1 where a row has fewer."""
-    width = max(len(ids or ()) for ids in allowed)
-    table = np.full((len(allowed), width), -1, dtype=np.int64)
+    table = np.full((len(allowed), max(map(len, allowed))), -1, dtype=np.int64)
     for row, ids in enumerate(allowed):
-        table[row, : len(ids or ())] = ids
+        table[row, : len(ids)] = ids
     return table

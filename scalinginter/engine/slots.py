@@ -39,6 +39,15 @@ class SlotCache:
             self.values[layer] = self._new(value)
         return self.keys[layer], self.values[layer]
 
+    @property
+    def bytes_per_position(self) -> int:
+        """Keys and values of one position of one slot in one layer; 0 before the first pass."""
+        return sum(
+            tensor.shape[1] * tensor.shape[3] * tensor.element_size()
+            for store in (self.keys, self.values)
+            for tensor in list(store.values())[:1]
+        )
+
     def copy(self, source: int, target: int, start: int, end: int) -> None:
         """Copy positions [start, end) of one slot to another, in every layer."""
         for store in (self.keys, self.values):

@@ -44,7 +44,7 @@ def build_model():
 def make_engine():
     """Return a function that puts a copy of a model behind a `LocalEngine`."""
 
-    def make(model=None, *, packed=True, max_context=256, **options):
+    def make(model=None, *, packed=True, max_context=512, **options):
         model = copy.deepcopy(model) if model is not None else build()
         packed = prepare(model) if packed else False
         return LocalEngine(model, packed=packed, max_context=max_context, **options)

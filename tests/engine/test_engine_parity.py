@@ -53,7 +53,7 @@ FAMILIES = {
 
 
 def episodes(engine, ask, request_of):
-    """Six sessions of three turns; some prompts share a beginning, some rows are long."""
+    """Six sessions of three turns; prompts share beginnings, observations have 1 to 81 tokens."""
     source = random.Random(0)
     words = [source.randrange(61) for _ in range(400)]
     contexts = [words[:70] + words[70 + i // 2 : 73 + 2 * (i // 2)] for i in range(6)]
@@ -66,7 +66,7 @@ def episodes(engine, ask, request_of):
         completions = ask(engine, *requests)
         answered += zip(requests, completions, strict=True)
         contexts = [
-            [*context, *completion.token_ids, *words[i : i + 1 + 5 * i]]
+            [*context, *completion.token_ids, *words[i : i + 1 + 16 * i]]
             for i, (context, completion) in enumerate(zip(contexts, completions, strict=True))
         ]
     return answered
