@@ -158,4 +158,6 @@ def test_metrics_of_micro_batches_add_up_to_those_of_the_whole():
     total = algorithm.loss(whole)
     parts = [algorithm.loss(part(slice(0, 2))), algorithm.loss(part(slice(2, 6)))]
     for name, value in (total.sums | total.averages).items():
-        assert sum((p.sums | p.averages)[name] for p in parts) == pytest.approx(value.item(), abs=1e-6)
+        assert sum((p.sums | p.averages)[name] for p in parts) == pytest.approx(
+            value.item(), abs=1e-6
+        )

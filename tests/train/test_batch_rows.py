@@ -97,7 +97,9 @@ def test_rows_of_one_episode_share_its_number():
 
 
 def test_only_the_first_row_shares_the_prompt_of_its_group():
-    lengths = [row.prefix_length for row in rows([plain([1, 2], [3]), plain([9], [4], forked=True)])]
+    lengths = [
+        row.prefix_length for row in rows([plain([1, 2], [3]), plain([9], [4], forked=True)])
+    ]
     assert lengths == [2, 0]
 
 
