@@ -35,8 +35,7 @@ def mlflow_writer(recipe: Recipe, run_dirs: Sequence[Path], root: Path | None) -
         if writer.finish(DRAIN_TIMEOUT_S):
             print(writer.where())
         else:
-            where = root or " ".join(str(run_dir) for run_dir in run_dirs)
             print(
                 "MLflow could not be reached or is behind; nothing is lost. Bring the runs there "
-                f"later with:\n  scalinginter mlflow-sync {where}"
+                f"later with:\n  {writer.replay_command}"
             )

@@ -67,12 +67,11 @@ def supports_packing(model: PreTrainedModel) -> bool:
     logits; those take the slower per-sequence path.
     """
     config = model.config.get_text_config()
-    return bool(
-        getattr(model, "_supports_attention_backend", False)
-        and not getattr(model, "_is_stateful", False)
-        and getattr(config, "attn_logit_softcapping", None) is None
-        and getattr(config, "model_type", "") not in ("gpt_oss",)
-    )
+    replaceable = getattr(model, "_supports_attention_backend", False)
+    stateful = getattr(model, "_is_stateful", False)
+    capped = getattr(config, "attn_logit_softcapping", None) is not None
+    has_sinks = getattr(config, "model_type", "") == "gpt_oss"
+    return replaceable and not (stateful or capped or has_sinks)
 
 
 def prepare(model: PreTrainedModel) -> bool:
