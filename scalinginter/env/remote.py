@@ -88,8 +88,8 @@ class WorkerProcess:
         """
         self._follow_loop()
         if self.failure is not None:
-            message = f"its worker process ended: {self.failure}"
-            raise EnvironmentFailure(message, collateral=True)
+            reason = f"its worker process ended: {self.failure}"
+            raise EnvironmentFailure(reason, collateral=True)
         if os.fstat(self._log.fileno()).st_size > LOG_LIMIT:
             self._log.truncate(0)
         future: asyncio.Future[Any] = self._loop.create_future()
