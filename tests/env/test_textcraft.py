@@ -268,6 +268,20 @@ def test_splits_share_no_pair_of_goal_and_commands():
     assert len(set().union(*contents)) == 768
 
 
+def test_the_number_of_goals_limits_what_is_made_and_not_what_is_shown():
+    tasks = TextCraft(brief=True, bag=3, max_depth=5, distractors=3, num_goals=2).tasks("train")
+    goals = {task.data["goal"] for task in tasks}
+    shown = {item for task in tasks for item in task.data["recipes"]}
+    assert (len(goals), len(shown)) == (10, 35)
+
+
+def test_goals_of_a_smaller_depth_go_into_those_of_the_largest():
+    env = TextCraft(brief=True, max_depth=5, distractors=3, num_goals=2)
+    goals = {task.data["goal"] for task in env.tasks("train")}
+    final = [goal for goal in goals if env.book.depth(goal) == 5]
+    assert goals <= {part for goal in final for part in env.book.closure(goal)}
+
+
 def test_another_task_seed_gives_other_tasks():
     assert TextCraft(task_seed=1).tasks("test") != TextCraft().tasks("test")
 

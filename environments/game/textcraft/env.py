@@ -45,6 +45,8 @@ class TextCraft(TextEnv):
         bag: how many different items fit in hand; None: any number. Pieces of an item in hand take
             no more room. Nothing can be put down: a wrong `get` may make the goal impossible.
         distractors: crafting commands that are shown beside those that the goal takes.
+        num_goals: how many different items of `max_depth` are goals; goals of a smaller depth are
+            what goes into them. None: all. Distractors come from the whole book in any case.
         brief: few words a turn, for very small models; allows `craft ITEM`.
         num_train, num_validation, num_test: tasks per split.
         task_seed: which tasks.
@@ -60,6 +62,7 @@ class TextCraft(TextEnv):
         max_depth: int = 4,
         bag: int | None = None,
         distractors: int = 6,
+        num_goals: int | None = None,
         brief: bool = False,
         num_train: int = 512,
         num_validation: int = 128,
@@ -73,8 +76,9 @@ class TextCraft(TextEnv):
         _check_int("task_seed", task_seed, 0)
         if type(brief) is not bool:
             raise UserError(f"brief must be true or false, got {brief!r}")
-        if bag is not None:
-            _check_int("bag", bag, 1)
+        for name, value in (("bag", bag), ("num_goals", num_goals)):
+            if value is not None:
+                _check_int(name, value, 1)
         sizes = {
             "num_train": num_train,
             "num_validation": num_validation,
@@ -85,7 +89,7 @@ class TextCraft(TextEnv):
         self._brief = brief
         self._bag = bag
         self._path = recipes or str(RECIPES / ("chains.json" if brief else "workshop.json"))
-        self._task_key = (range(min_depth, max_depth + 1), bag, distractors)
+        self._task_key = (range(min_depth, max_depth + 1), bag, distractors, num_goals)
         self._sizes = (num_train, num_validation, num_test)
         self._task_seed = task_seed
         rules, room = (BRIEF_RULES, BRIEF_BAG) if brief else (FULL_RULES, FULL_BAG)

@@ -36,6 +36,7 @@ def make_tasks(
     depths: range,
     bag: int | None,
     distractors: int,
+    num_goals: int | None,
     sizes: tuple[int, int, int],
     seed: int,
 ) -> dict[str, tuple[Task, ...]]:
@@ -50,7 +51,8 @@ def make_tasks(
             split: len(range(place, size, len(depths)))
             for split, size in zip(SPLITS, sizes, strict=True)
         }
-        candidates = _candidates(book, depth, bag, distractors, seed)
+        goals = _goals(book, depth, bag, _products(book, depths, num_goals, seed))
+        candidates = _candidates(book, depth, goals, distractors, seed)
         for _ in range(_ATTEMPTS * sum(sizes)):
             if all(len(found[split][depth]) == wanted[split] for split in SPLITS):
                 break
@@ -77,10 +79,9 @@ def _task(book: Book, split: str, depth: int, index: int, data: dict[str, object
 
 
 def _candidates(
-    book: Book, depth: int, bag: int | None, distractors: int, seed: int
+    book: Book, depth: int, goals: list[str], distractors: int, seed: int
 ) -> Iterator[tuple[bool, str, dict[str, object]]]:
     """Yield `(is it new, its split, its data)` without end."""
-    goals = _goals(book, depth, bag)
     crafts = {goal: [i for i in book.closure(goal) if i in book.recipes] for goal in goals}
     others = {goal: sorted(set(book.recipes) - set(crafts[goal])) for goal in goals}
     shares = [4, 1, 1]
@@ -103,9 +104,18 @@ def _candidates(
         attempt += 1
 
 
-def _goals(book: Book, depth: int, bag: int | None) -> list[str]:
-    """Return the items of this depth that the plan can make within the bag."""
-    level = sorted(item for item in book.recipes if book.depth(item) == depth)
+def _products(book: Book, depths: range, num_goals: int | None, seed: int) -> set[str]:
+    """Return the items that may be goals: `num_goals` of the largest depth, and their parts."""
+    top = sorted(item for item in book.recipes if book.depth(item) == depths[-1])
+    if num_goals is None or num_goals >= len(top):
+        return set(book.recipes)
+    chosen = draw(top, num_goals, f"goals/{seed}")
+    return {part for item in chosen for part in book.closure(item)}
+
+
+def _goals(book: Book, depth: int, bag: int | None, products: set[str]) -> list[str]:
+    """Return the items of this depth that may be goals and whose plan fits the bag."""
+    level = sorted(item for item in products & set(book.recipes) if book.depth(item) == depth)
     if not level:
         deepest = max((book.depth(item) for item in book.recipes), default=0)
         raise UserError(f"{book.source} has no item of depth {depth}; its deepest has {deepest}")
