@@ -85,7 +85,9 @@ def _to_do(plan: Plan, root: Path, say: Callable[[str], None]) -> list[Job]:
             arguments = {
                 "config": config,
                 "run_dir": folder,
-                "resume": exists,
+                # A checkpoint is visible only when it is whole; without one there is nothing to
+                # continue, and the run starts over.
+                "resume": any(folder.glob("checkpoints/step-*")),
                 "quiet": True,
                 "command": list(plan.command),
                 "comparison": root.resolve().name,

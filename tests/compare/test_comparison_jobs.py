@@ -59,6 +59,7 @@ def act(how, config, run_dir):
         raise RuntimeError("the loss exploded")
     if how == "refuse":
         raise UserError("no such model")
+    (run_dir / "checkpoints" / "step-000001").mkdir(parents=True, exist_ok=True)
     if how == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     while how in ("wait", "ignore") and not signals:
@@ -220,7 +221,9 @@ def test_failures_leave_the_others_alone_and_are_continued_by_the_same_command(
 
     code, output = finish(start())
     assert code == 0, output
-    assert sorted(events(tmp_path, "continues")) == ["long/seed0", "short/seed0", "short/seed1"]
+    assert events(tmp_path, "continues") == ["long/seed0"]
+    # The two that failed before their first checkpoint start over.
+    assert sorted(events(tmp_path, "starts")[4:]) == ["short/seed0", "short/seed1"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
