@@ -87,7 +87,7 @@ def _to_do(plan: Plan, root: Path, say: Callable[[str], None]) -> list[Job]:
                 "run_dir": folder,
                 # A checkpoint is visible only when it is whole; without one there is nothing to
                 # continue, and the run starts over.
-                "resume": any(folder.glob("checkpoints/step-*")),
+                "resume": any(folder.glob("checkpoints/step-*[0-9]")),
                 "quiet": True,
                 "command": list(plan.command),
                 "comparison": root.resolve().name,

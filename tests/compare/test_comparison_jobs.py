@@ -56,6 +56,8 @@ def train(config, run_dir, resume, quiet, command, comparison, arm):
 
 def act(how, config, run_dir):
     if how == "crash":
+        # Half written: a checkpoint is renamed when it is whole.
+        (run_dir / "checkpoints" / "step-000001.tmp").mkdir(parents=True, exist_ok=True)
         raise RuntimeError("the loss exploded")
     if how == "refuse":
         raise UserError("no such model")
