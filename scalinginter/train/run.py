@@ -78,6 +78,7 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
         policy = load_recipe_policy(recipe, path=str(saved / "policy") if saved else None)
         stack = RolloutStack(recipe, policy)
         if saved is None:
+            journal.truncate({})  # of a run that ended before its first checkpoint
             _cold_start(recipe, policy, stack, journal, accelerator)
         algorithm = make_algorithm(recipe.algorithm)
         learner = Learner(
