@@ -12,7 +12,7 @@ from scalinginter.env.base import SPLITS
 from scalinginter.errors import UserError
 from scalinginter.types import Task
 
-_ATTEMPTS = 200  # candidates looked at per wanted task before giving up
+_ATTEMPTS = 40  # candidates looked at per wanted task before giving up
 
 
 def number(key: str) -> int:
