@@ -69,6 +69,7 @@ def success_terminates(subject: Subject) -> str:
 
 def refused_after_the_end(subject: Subject) -> str:
     """Nothing can be earned after the end."""
+    refusal = "no episode was played"
     for task in subject.played:
         moments = subject.expert(task)
         if not moments or not moments[-1].terminated:
@@ -78,7 +79,7 @@ def refused_after_the_end(subject: Subject) -> str:
         except Exception as error:
             refusal = f"raises {type(error).__name__}"
             continue
-        require(bool(terminated), f"{task.id}: goes on after its end")
+        require(terminated, f"{task.id}: goes on after its end")
         require(not reward, f"{task.id}: a step after the end earns {reward}")
         refusal = "ends again, earns nothing"
     return refusal

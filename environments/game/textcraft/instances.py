@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from environments.game.textcraft.book import Book
-from scalinginter.env.base import SPLITS
+from scalinginter.env.base import SPLITS, Split
 from scalinginter.errors import UserError
 from scalinginter.types import Task
 
@@ -39,13 +39,13 @@ def make_tasks(
     num_goals: int | None,
     sizes: tuple[int, int, int],
     seed: int,
-) -> dict[str, tuple[Task, ...]]:
+) -> dict[Split, tuple[Task, ...]]:
     """Return the tasks of the three splits; depths take turns within a split.
 
     The split of a task is a hash of its goal and its set of commands, so no two splits share one,
     and no split holds one twice. Raises `UserError` if the book has too few different tasks.
     """
-    found: dict[str, dict[int, list[Task]]] = {s: {d: [] for d in depths} for s in SPLITS}
+    found: dict[Split, dict[int, list[Task]]] = {s: {d: [] for d in depths} for s in SPLITS}
     for place, depth in enumerate(depths):
         wanted = {
             split: len(range(place, size, len(depths)))
@@ -80,7 +80,7 @@ def _task(book: Book, split: str, depth: int, index: int, data: dict[str, object
 
 def _candidates(
     book: Book, depth: int, goals: list[str], distractors: int, seed: int
-) -> Iterator[tuple[bool, str, dict[str, object]]]:
+) -> Iterator[tuple[bool, Split, dict[str, object]]]:
     """Yield `(is it new, its split, its data)` without end."""
     crafts = {goal: [i for i in book.closure(goal) if i in book.recipes] for goal in goals}
     others = {goal: sorted(set(book.recipes) - set(crafts[goal])) for goal in goals}
