@@ -14,14 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Generate and cache what can be."""
     recipe = load_recipe(options.schedule, options.set)
+    from scalinginter.env.base import SPLITS
     from scalinginter.env.registry import make
 
     env = make(recipe.environment.id, **recipe.environment.params)
-    count = 0
-    for split in ("train", "validation", "test"):
-        for task in env.tasks(split):
-            env.reset(options={"task": task})
-            count += 1
-            print(f"\r{split}: {count} tasks ready", end="", flush=True)
-    print()
+    print(f"Preparing {recipe.environment.id}; this can take minutes the first time.", flush=True)
+    count = sum(env.prepare([split]) for split in SPLITS)
+    print(f"{count} made, the others were there or need nothing.")
     return 0

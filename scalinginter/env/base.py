@@ -65,6 +65,13 @@ class TextEnv(gymnasium.Env[str, str]):
         """
         return None
 
+    def prepare(self, splits: Sequence[Split] = SPLITS, limit: int | None = None) -> int:
+        """Make ahead what is slow to make for the first `limit` tasks of each split (games, sites).
+
+        Returns how many were made; tasks that need nothing count as none.
+        """
+        return 0
+
     def corpus(self) -> list[str]:
         """Return texts that cover the environment's words, to build a small tokenizer from.
 

@@ -91,13 +91,15 @@ class RunReplay:
             self._find_or_create(info)
         more = self._send_metrics() or self._send_episodes()  # numbers first
         if not more:
-            self._send_files(ended=info.status != "running")
+            self._send_files(self.run_dir, ended=info.status != "running")
             self._send_status(info)
         return more
 
     def close(self) -> None:
         """Everything is sent and the trainer is gone: a run that says "running" has died."""
         info = read_run_info(self.run_dir)
+        if info.comparison is not None and self._state.run_id is not None:
+            self._send_files(self.run_dir.parent.parent, ended=True)  # <root>/<arm>/seed<k>
         if info.status == "running" and self._state.run_id is not None:
             self._send_status(replace(info, status="failed"))
 
@@ -198,14 +200,14 @@ class RunReplay:
         traced[record["stage"]] = [step, count + 1]
         return [record]
 
-    def _send_files(self, ended: bool) -> None:
+    def _send_files(self, home: Path, ended: bool) -> None:
         """Upload the recipe, and at the end the report and its plots; again when they change."""
         names = [CONFIG]
         if ended:
-            plots = sorted(self.run_dir.glob("plots/*.png"))
-            names += ["report.md", *(str(path.relative_to(self.run_dir)) for path in plots)]
+            plots = sorted(home.glob("plots/*.png"))
+            names += ["report.md", *(str(path.relative_to(home)) for path in plots)]
         for name in names:
-            path = self.run_dir / name
+            path = home / name
             if not path.is_file() or self._state.files.get(name) == path.stat().st_mtime_ns:
                 continue
             folder = str(Path(name).parent) if "/" in name else None
