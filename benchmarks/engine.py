@@ -13,6 +13,7 @@ every common prefix has to compute.
 import argparse
 import asyncio
 import functools
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -154,6 +155,8 @@ def measure(
         return log, time.process_time() - start, engine.stats.forwarded_tokens - before
 
     once(1)
+    gc.collect()
+    gc.freeze()  # else a full collection walks the libraries' objects in the middle of a run
     log, seconds, forwarded = once(2)
     needed = needed_tokens(log)
     generated = sum(len(completion.token_ids) for _, completion in log)
@@ -208,12 +211,26 @@ def parts(run: Callable[[], float], model: PreTrainedModel) -> str:
     return "  ".join(f"{label} {seconds:.3f}" for label, seconds in order)
 
 
+def gflops() -> float:
+    """What this thread gets just now: the other figures mean little on a busy machine."""
+    left, right = torch.randn(512, 128), torch.randn(128, 384)
+
+    def once() -> float:
+        start = time.process_time()
+        for _ in range(200):
+            left @ right
+        return 200 * 2 * 512 * 128 * 384 / (time.process_time() - start) / 1e9
+
+    return sorted(once() for _ in range(15))[7]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--turns", type=int, nargs="*", default=[4, 8, 16])
     parser.add_argument("--action-turns", type=int, default=12)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    print(f"matrix products run at {gflops():.0f} GFLOP/s (median of 15)")
     measure("actions", llama(0), act, 16, args.action_turns)
     for turns in args.turns:
         measure("length", qwen(0), fill, 4, turns)

@@ -26,6 +26,20 @@ def test_prompts_with_a_common_beginning_forward_it_once_in_one_pass(make_engine
     assert engine.stats.forwarded_tokens == 10 + 4 * 2
 
 
+def test_shared_rows_of_one_pass_and_of_earlier_ones_hold_the_right_keys(
+    make_engine, build_model, ask, request_of, reference_logprobs
+):
+    model = build_model()
+    engine = make_engine(model)
+    prompts = [[50], [*PROMPT, 20, 30], [*PROMPT, 21, 30], [*PROMPT, 20, 30], [*PROMPT[:4], 9]]
+    late = [[*PROMPT, 21, 31, 32], [*PROMPT[:7], 40], [*PROMPT, 20, 30]]
+    for wave in (prompts, late):
+        requests = [request_of(p, f"{len(wave)}/{i}", new=3, seed=i) for i, p in enumerate(wave)]
+        for request, completion in zip(requests, ask(engine, *requests), strict=True):
+            expected = reference_logprobs(model, request.prompt_ids, completion)
+            assert completion.logprobs == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize("limit", [1, 3, 7])
 def test_prefix_sharing_holds_when_prompts_are_cut_in_chunks(limit, make_engine, ask, request_of):
     engine = make_engine(max_batch_tokens=limit)
