@@ -181,3 +181,15 @@ def test_generation_leaves_the_training_mode_as_it_was(make_engine, ask, request
     engine._model.register_forward_hook(lambda module, *_: modes.append(module.training))
     ask(engine, request_of([1, 2], new=2))
     assert (modes, engine._model.training) == ([False, False], True)
+
+
+def test_the_order_in_which_requests_arrive_changes_no_pass(make_engine, ask, request_of):
+    def passes(order):
+        engine, seen = make_engine(), []
+        engine._model.register_forward_pre_hook(
+            lambda _, args, kwargs: seen.append(kwargs["input_ids"].tolist()), with_kwargs=True
+        )
+        ask(engine, *(request_of([i, 5], f"s{i}", seed=i) for i in order))
+        return seen
+
+    assert passes([0, 1, 2, 3]) == passes([2, 3, 1, 0])
