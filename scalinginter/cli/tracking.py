@@ -1,7 +1,7 @@
 """The MLflow writer beside a command: started before the runs, drained after them."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ DRAIN_TIMEOUT_S = 60.0
 
 
 @contextmanager
-def mlflow_writer(recipe: Recipe, run_dirs: Sequence[Path], root: Path | None) -> Iterator[None]:
+def mlflow_writer(recipe: Recipe, run_dirs: Sequence[Path], root: Path | None) -> Generator[None]:
     """Bring the journals of these runs (or of all runs below `root`) into MLflow meanwhile.
 
     It never slows or fails the runs; what could not be written can be brought later.

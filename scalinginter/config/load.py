@@ -91,21 +91,21 @@ def _assign(data: dict[str, Any], path: list[str], value: Any) -> str | None:
     node: Any = data
     for depth, key in enumerate(path):
         last = depth == len(path) - 1
-        if isinstance(node, list):
+        where = ".".join(path[:depth])
+        if isinstance(node, dict):
+            if last:
+                node[key] = value
+            else:
+                node = node.setdefault(key, {})
+        elif isinstance(node, list):
             if not key.isdigit() or int(key) >= len(node):
-                where = ".".join(path[:depth])
                 return f"{where} is a list of {len(node)}; '{key}' is not one of its indices"
-            index: Any = int(key)
-        elif isinstance(node, dict):
-            index = key
+            if last:
+                node[int(key)] = value
+            else:
+                node = node[int(key)]
         else:
-            return f"{'.'.join(path[:depth])} is {node!r}, it has no part '{key}'"
-        if last:
-            node[index] = value
-        elif isinstance(node, dict):
-            node = node.setdefault(index, {})
-        else:
-            node = node[index]
+            return f"{where} is {node!r}, it has no part '{key}'"
     return None
 
 

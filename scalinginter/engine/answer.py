@@ -19,7 +19,7 @@ class Answer:
         self.left: tuple[int, ...] | None = None  # what the next draw may give; None: all
         self.forwarded = 0  # tokens pushed through the model for this request
         self.cached = 0  # prompt tokens that were not
-        self._state = None if request.constraint is None else request.constraint.start
+        self._state = 0 if request.constraint is None else request.constraint.start
         self._jump()
 
     def take(self, token_id: int, logprob: float) -> None:

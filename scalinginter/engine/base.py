@@ -1,6 +1,5 @@
 """The engine contract: tokens in, tokens and log-probs out. `local` and `scripted` implement it."""
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,16 +9,16 @@ from scalinginter.types import Completion
 class Constraint(Protocol):
     """What the next token may be, given the tokens of this completion so far.
 
-    A state is opaque to the engine; `start` is the state before the first token.
+    A state is a number that means nothing to the engine; `start` is the one before the first token.
     """
 
-    start: Hashable
+    start: int
 
-    def allowed(self, state: Hashable) -> tuple[int, ...]:
+    def allowed(self, state: int) -> tuple[int, ...]:
         """Return the allowed ids in ascending order (at least one until a stop id was taken)."""
         ...
 
-    def advance(self, state: Hashable, token_id: int) -> Hashable:
+    def advance(self, state: int, token_id: int) -> int:
         """Return the state after `token_id`."""
         ...
 

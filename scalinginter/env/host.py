@@ -80,7 +80,7 @@ class EnvHost:
         try:
             text, reward, terminated, truncated, info = episode.env.step(action)
             reward = _checked_reward(reward, episode.total_reward)
-            flags = bool(terminated), bool(truncated), bool(info.get("success", False))
+            flags = terminated, truncated, bool(info.get("success", False))
             answer = self._checked(episode.env, text, reward, *flags)
         except (Exception, SystemExit) as error:
             del self._episodes[session]

@@ -80,11 +80,12 @@ def _trie(env: TextEnv, renderer: Renderer, chat: ChatConfig) -> Constraint | No
 def _imitated(renderer: Renderer, text: str, constraint: Constraint | None) -> Completion:
     """The expert's answer as an engine would have recorded it, at log-prob 0."""
     ids = tuple(renderer.answer(text))
-    allowed: list[tuple[int, ...] | None] = []
-    state = constraint.start if constraint else None
-    for token in ids:
-        allowed.append(constraint.allowed(state) if constraint else None)
-        state = constraint.advance(state, token) if constraint else None
+    allowed: list[tuple[int, ...] | None] = [None] * len(ids)
+    if constraint is not None:
+        state = constraint.start
+        for position, token in enumerate(ids):
+            allowed[position] = constraint.allowed(state)
+            state = constraint.advance(state, token)
     forced = tuple(choice is not None and len(choice) == 1 for choice in allowed)
     zeros = (0.0,) * len(ids)
     return Completion(ids, zeros, forced, tuple(allowed), FinishReason.STOP, policy_version=0)

@@ -12,7 +12,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -131,7 +131,7 @@ def _artifacts(uri: str, experiment: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _schema_lock(uri: str) -> Iterator[None]:
+def _schema_lock(uri: str) -> Generator[None]:
     """Let one process at a time open an SQLite file: the first one creates the tables."""
     path = sqlite_path(uri)
     if path is None:

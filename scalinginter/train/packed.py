@@ -108,7 +108,7 @@ class PackedLayout:
 
 
 def _span(start: int, length: int) -> slice:
-    return slice(int(start), int(start) + length)
+    return slice(start, start + length)
 
 
 def _buckets(lengths: np.ndarray) -> list[tuple[int, int]]:

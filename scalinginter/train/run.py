@@ -1,7 +1,7 @@
 """One training run from its recipe and folder: builds the parts and trains."""
 
 import fcntl
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from scalinginter.rollout.demonstrations import demonstrate
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
 from scalinginter.track.journal import Journal
 from scalinginter.track.progress import Progress
-from scalinginter.track.run_folder import RunInfo, set_status, write_config, write_run_info
+from scalinginter.track.run_folder import RunInfo, Status, set_status, write_config, write_run_info
 from scalinginter.train.batch import to_samples
 from scalinginter.train.checkpoint import CheckpointStore, read_state
 from scalinginter.train.costs import Budget
@@ -28,6 +28,8 @@ from scalinginter.train.loop import Report, Trainer, seed_torch
 from scalinginter.train.sft import cold_start
 from scalinginter.train.signals import Interrupted, StopSignal
 from scalinginter.train.tasks import TaskSampler
+
+STATUS_OF_CODE: dict[int, Status] = {0: "finished", 130: "stopped"}
 
 
 def run_training(
@@ -63,7 +65,7 @@ def run_training(
         try:
             code = _train(recipe, run_dir, resume, quiet, stop)
         finally:
-            set_status(run_dir, {0: "finished", 130: "stopped"}.get(code, "failed"))
+            set_status(run_dir, STATUS_OF_CODE.get(code, "failed"))
     return code
 
 
@@ -146,7 +148,7 @@ def _cold_start(
 
 
 @contextmanager
-def _display(title: str, quiet: bool) -> Iterator[Report]:
+def _display(title: str, quiet: bool) -> Generator[Report]:
     """Show progress on standard output, or nothing."""
     if quiet:
         yield lambda step, stage, metrics, share: None
@@ -168,7 +170,7 @@ def _total_steps(recipe: Recipe) -> int | None:
 
 
 @contextmanager
-def _only_writer(run_dir: Path) -> Iterator[None]:
+def _only_writer(run_dir: Path) -> Generator[None]:
     """Hold the run folder's lock: two trainers in one folder would spoil it."""
     run_dir.mkdir(parents=True, exist_ok=True)
     with (run_dir / ".lock").open("w") as lock:
