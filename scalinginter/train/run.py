@@ -1,6 +1,7 @@
 """One training run from its recipe and folder: builds the parts and trains."""
 
 import fcntl
+import gc
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +98,9 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
         )
         if saved is not None:
             trainer.load(saved, read_state(saved))
+        # A full collection over everything imported takes most of a second, mid-rollout.
+        gc.collect()
+        gc.freeze()
         try:
             trainer.run()
         except Interrupted:

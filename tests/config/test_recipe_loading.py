@@ -28,7 +28,9 @@ def test_pitfall_40_a_number_in_any_notation_is_a_float(text):
     assert isinstance(parse(f"x: {text}", "t")["x"], float)
 
 
-@pytest.mark.parametrize("text", ["no", "yes", "on", "off", "No", "y", "2026-11-30", "1:30", "012x"])
+@pytest.mark.parametrize(
+    "text", ["no", "yes", "on", "off", "No", "y", "2026-11-30", "1:30", "012x"]
+)
 def test_pitfall_40_words_that_yaml_1_1_would_turn_into_something_else_stay_strings(text):
     assert parse(f"x: {text}", "t")["x"] == text
 
