@@ -112,10 +112,9 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
 
 
 def make_accelerator(recipe: Recipe) -> Accelerator:
-    """Make the Accelerator: bf16 autocast over fp32 weights on GPU, fp32 on CPU."""
+    """Make the Accelerator. No autocast: bf16 models have fp32 master weights in the learner."""
     device = torch_device(recipe.model.device)
-    mixed = device.type == "cuda" and recipe.model.dtype == "auto"
-    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="bf16" if mixed else "no")
+    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="no")
     if accelerator.num_processes != 1:
         raise UserError(
             f"started with {accelerator.num_processes} processes; training runs in one. "
