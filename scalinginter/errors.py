@@ -16,6 +16,10 @@ class CheckpointError(UserError):
     """A checkpoint or run folder that cannot be used."""
 
 
+class RunFailedError(Exception):
+    """A run that cannot go on: the command line prints it and exits with code 1."""
+
+
 class EnvironmentFailure(Exception):  # noqa: N818 (data about an episode)
     """The environment crashed, hung or broke its contract: a failure of the infrastructure.
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from scalinginter.errors import UserError
+from scalinginter.errors import RunFailedError, UserError
 
 # command: (module with add_arguments and run, one line of help)
 COMMANDS = {
@@ -33,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except RunFailedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\nStopped before anything was to save.", file=sys.stderr)
         return 130

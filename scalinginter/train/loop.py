@@ -16,6 +16,7 @@ import torch
 
 from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import Recipe
+from scalinginter.errors import RunFailedError
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
 from scalinginter.horizon import Horizon, Outcome, Progress, make_schedule
@@ -91,6 +92,7 @@ class Trainer:
         forwarded = self._forward_tokens()
         collection = self._collect(horizon)
         collected = time.perf_counter()
+        _refuse_a_step_without_episodes(self.step_count, collection)
         self.schedule.observe(
             Outcome(t.horizon, t.success) for t in collection.trajectories if not t.stop.is_failure
         )
@@ -207,6 +209,17 @@ class Trainer:
     def _log(self, stage: str, metrics: dict[str, float]) -> None:
         self.journal.log(self.step_count, stage, metrics)  # type: ignore[arg-type]
         self.report(self.step_count, stage, metrics, self.budget.fraction(self.costs))
+
+
+def _refuse_a_step_without_episodes(step: int, collection: Collection) -> None:
+    """A step whose every episode failed spends no budget: going on would never end."""
+    failed = [t for t in collection.trajectories if t.stop.is_failure]
+    if len(failed) == len(collection.trajectories):
+        first = failed[0]
+        raise RunFailedError(
+            f"every episode of step {step + 1} failed, retries included. The first one, on task "
+            f"{first.task.id}, ended with {first.stop}: {first.error}"
+        )
 
 
 def seed_torch(recipe: Recipe) -> None:

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from scalinginter.algo.registry import make_algorithm
 from scalinginter.config.load import recipe_dict, validate
 from scalinginter.config.schema import Recipe
-from scalinginter.errors import UserError
+from scalinginter.errors import RunFailedError, UserError
 from scalinginter.model.load import Policy
 from scalinginter.rollout.demonstrations import demonstrate
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
@@ -45,7 +45,8 @@ def run_training(
     """Train in `run_dir`; return 0 when the budget is spent, 130 when a signal stopped it.
 
     With `resume` it continues from the newest whole checkpoint, to the bit on CPU. Raises
-    `UserError` for what the user can mend; the status in `run.json` is then `failed`.
+    `UserError` for what the user can mend, `RunFailedError` where no episode can be played; the
+    status in `run.json` is then `failed`.
     """
     run_dir = Path(run_dir)
     recipe = validate(config, source=str(run_dir))
@@ -106,6 +107,9 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
         except Interrupted:
             trainer.save()
             return 130
+        except RunFailedError:
+            trainer.save()
+            raise
         finally:
             stop.finish(stack.aclose())
     return 0

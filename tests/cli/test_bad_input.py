@@ -220,3 +220,16 @@ def test_an_evaluation_writes_its_figures_into_the_run(run_copy, capsys):
     assert main(["eval", "--checkpoint", str(run_copy), "--horizon", "1,4", "--tasks", "4"]) == 0
     figures = json.loads((run_copy / "evaluation.json").read_text())
     assert list(figures["by_horizon"]) == ["1", "4"]
+
+
+def test_a_run_without_a_single_episode_ends_with_what_went_wrong(toy_file, tmp_path, capsys):
+    from scalinginter.env.registry import make
+
+    ids = [task.id for task in make("toy_faulty").tasks("train")]
+    path = toy_file(environment={"id": "toy_faulty", "params": {"bad_reward_on": ids}})
+    code = main(["train", "--schedule", str(path), "--output", str(tmp_path / "x")])
+    error = capsys.readouterr().err
+    assert code == 1
+    assert "every episode of step 1 failed" in error
+    assert "a reward must be finite, got nan" in error
+    assert json.loads((tmp_path / "x" / "run.json").read_text())["status"] == "failed"
