@@ -1,0 +1,186 @@
+"""The same work by TRL and by ScalingInter, in CPU-seconds: `python benchmarks/trl_comparison.py`.
+
+Each side trains a small Qwen3 with GRPO, 4 prompts x 8 episodes a step, every episode of exactly
+H answers of 20 tokens, on one thread, in a process and an environment of its own, one after the
+other. TRL's environment is made under `benchmarks/.work/` on first use. README.md says what is
+counted and why the two do the same work.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+WORK = HERE / ".work"
+CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
+BASELINE = HERE / "baselines" / "trl_comparison.json"
+TRL_PACKAGES = ["trl==1.16.0", "accelerate", "transformers", "datasets", "jmespath"]
+GOALS = {8: 1 / 3, 16: 1 / 4}  # CPU-seconds a step, ours over TRL's
+
+SHAPES = {
+    "tiny": {
+        "hidden_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "intermediate_size": 384,
+    },
+    "small": {
+        "hidden_size": 256,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 32,
+        "intermediate_size": 768,
+    },
+}
+VOCABULARY = 1000
+
+ROWS = [  # label, key, digits
+    ("CPU-seconds a step", "cpu_s", 2),
+    ("  rollout", "rollout_cpu_s", 2),
+    ("  update", "update_cpu_s", 2),
+    ("answers", "turns", 0),
+    ("environment steps", "env_steps", 0),
+    ("opening tokens", "opening_tokens", 0),
+    ("observation tokens a turn", "observation_tokens", 0),
+    ("generated tokens", "generated_tokens", 0),
+    ("trained tokens", "trained_tokens", 0),
+    ("forwarded tokens, rollout", "rollout_forwarded", 0),
+    ("forwarded tokens, update", "update_forwarded", 0),
+    ("generated tokens a CPU-second", "rate", 0),
+    ("load of the machine", "load", 1),
+]
+
+
+def trl_python() -> Path:
+    """TRL's interpreter; its environment is made where it is missing."""
+    folder = WORK / "trl"
+    python = folder / "bin" / "python"
+    mark = folder / ".installed"
+    if not mark.exists():
+        print(f"making TRL's environment in {folder.relative_to(ROOT)} (minutes)", flush=True)
+        venv.create(folder, with_pip=True, clear=True)
+        pip = [python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS]
+        subprocess.run([*pip, "torch"], check=True)  # alone: its pin chooses the CPU build
+        subprocess.run([*pip, *TRL_PACKAGES], check=True)
+        mark.touch()
+    return python
+
+
+def run(python: Path | str, script: str, args: argparse.Namespace, horizon: int, *extra: str):
+    """Run one side in a process of its own; return what it summed up."""
+    shape = SHAPES[args.size] | {"vocab_size": VOCABULARY}
+    command = [str(python), str(HERE / script), "--workdir", str(WORK / Path(script).stem)]
+    command += ["--shape", json.dumps(shape), "--horizon", str(horizon)]
+    command += ["--steps", str(args.steps), *extra]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment["PYTHONPATH"] = str(ROOT) if script == "trl_ours.py" else ""
+    log = WORK / f"{Path(script).stem}_h{horizon}.log"
+    with log.open("w") as errors:
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    if done.returncode:
+        sys.exit(f"{script} failed:\n{done.stdout}\n{log.read_text()[-4000:]}")
+    last = [line for line in done.stdout.splitlines() if line.startswith("SUMMARY ")][-1]
+    return json.loads(last.removeprefix("SUMMARY "))
+
+
+def medians(summary: dict) -> dict[str, float]:
+    """Medians of the steps from the third on: the first ones warm caches up."""
+    steps = summary["steps"][2:] or summary["steps"]
+    values = {key: statistics.median(step[key] for step in steps) for key in steps[0]}
+    values["rate"] = values["generated_tokens"] / values["cpu_s"]
+    values["least_cpu_s"] = min(step["cpu_s"] for step in steps)
+    return values
+
+
+def compare(args: argparse.Namespace, horizon: int) -> dict:
+    """Measure both sides at one horizon, TRL first: its contexts set the lengths of ours."""
+    theirs = run(trl_python(), "trl_side.py", args, horizon)
+    trl = medians(theirs)
+    lengths = {
+        "--opening-tokens": round(trl["opening_tokens"]),
+        "--observation-tokens": round(trl["observation_tokens"]),
+    }
+    extra = [text for name, value in lengths.items() for text in (name, str(value))]
+    own = run(sys.executable, "trl_ours.py", args, horizon, *extra)
+    ours = medians(own)
+    for key in ("episodes", "turns", "generated_tokens", "trained_tokens"):
+        if trl[key] != ours[key]:
+            sys.exit(f"not the same work: {key} is {trl[key]} for TRL and {ours[key]} for ours")
+    return {
+        "horizon": horizon,
+        "trl": trl,
+        "ours": ours,
+        "ratio": ours["cpu_s"] / trl["cpu_s"],
+        "goal": GOALS.get(horizon),
+        "parameters": {"trl": theirs["parameters"], "ours": own["parameters"]},
+        "versions": {"trl": theirs["versions"], "ours": own["versions"]},
+    }
+
+
+def show(result: dict) -> None:
+    goal = "none" if result["goal"] is None else f"{result['goal']:.3f}"
+    print(f"\nH = {result['horizon']:<29} {'TRL':>10} {'ours':>10} {'ours/TRL':>10}   goal")
+    for label, key, digits in ROWS:
+        trl, ours = result["trl"][key], result["ours"][key]
+        ratio = f"{ours / trl:.3f}" if trl else "-"
+        line = f"{label:<33} {trl:>10.{digits}f} {ours:>10.{digits}f} {ratio:>10}"
+        print(f"{line}   {goal}" if key == "cpu_s" else line)
+    sys.stdout.flush()
+
+
+def cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def write(path: Path, results: list[dict]) -> None:
+    record = {
+        "date": datetime.date.today().isoformat(),
+        "machine": {"cpu": cpu_model(), "cores": os.cpu_count()},
+        "python": platform.python_version(),
+        "command": shlex.join(["python", "benchmarks/trl_comparison.py", *sys.argv[1:]]),
+        "results": [rounded(result) for result in results],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n")
+
+
+def rounded(value):
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--horizon", default="4,8,16", help="answers an episode, comma-separated")
+    parser.add_argument("--steps", type=int, default=6, help="medians are from step 3 on")
+    parser.add_argument("--size", choices=sorted(SHAPES), default="tiny")
+    parser.add_argument("--out", type=Path, default=BASELINE)
+    args = parser.parse_args()
+    WORK.mkdir(exist_ok=True)
+    results = []
+    for horizon in map(int, args.horizon.split(",")):
+        results.append(compare(args, horizon))
+        show(results[-1])
+        write(args.out, results)
+
+
+if __name__ == "__main__":
+    main()
