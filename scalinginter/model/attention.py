@@ -11,6 +11,8 @@ import torch
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface
 
+from scalinginter.model.lean import make_lean
+
 ATTENTION = "scalinginter"
 
 
@@ -79,4 +81,5 @@ def prepare(model: PreTrainedModel) -> bool:
     if not supports_packing(model):
         return False
     model.set_attn_implementation(ATTENTION)
+    make_lean(model)
     return True

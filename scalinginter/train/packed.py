@@ -3,9 +3,9 @@
 
 A micro-batch is one packed row [1, T]: shared prompts first, then what each row adds to its
 prompt. Linear layers and norms run on it as it is, without padding. Only attention needs the rows
-apart: they are gathered, prompt and continuation, into a few buckets of similar length and padded
-on the right there. Under a causal mask nothing sees padding on its right, so that no mask is
-needed. Shape suffixes: `_T` packed tokens, `_S` slots of all buckets.
+apart: span by span, or gathered into buckets and padded on the right there. Under a causal mask
+nothing sees padding on its right, so that no mask is needed.
+Shape suffixes: `_T` packed tokens, `_S` slots of all buckets.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from scalinginter.train.spans import Spans, attend_in_spans, can_attend_in_spans
+
 BUCKET_FILL = 0.9  # a row shorter than this share of its bucket's longest opens a new bucket
 
 
 class PackedLayout:
     """Implements `AttentionLayout` for rows that share prompts.
+
+    On a CPU each row attends where it lies (`spans`). Elsewhere, and with a sliding window, rows
+    are gathered, prompt and continuation, into a few buckets of similar length.
 
     Args:
         prefix_lengths: Lengths of the shared prompts, in packed order.
@@ -35,22 +40,68 @@ class PackedLayout:
         rows: Sequence[tuple[int, int]],
         device: torch.device | str = "cpu",
     ) -> None:
+        self._prefix_lengths, self._rows, self._device = prefix_lengths, rows, device
+        starts = np.concatenate([[0], np.cumsum([*prefix_lengths, *(n for _, n in rows)])])
+        lengths = [n + (prefix_lengths[p] if p >= 0 else 0) for p, n in rows]
+        self.row_lengths: list[int] = [int(length) for length in lengths]
+        prompts = [_span(start, n) for start, n in zip(starts, prefix_lengths, strict=False)]
+        own = [_span(start, n) for (_, n), start in zip(rows, starts[len(prompts) :], strict=False)]
+        self.spans = [  # per row: where its prompt and its own ids are
+            (prompts[p] if p >= 0 else slice(0), at) for (p, _), at in zip(rows, own, strict=True)
+        ]
+        self._parts = Spans.of(prompts, [(p, at) for (p, _), at in zip(rows, own, strict=True)])
+        self._buckets: _Buckets | None = None
+
+    @property
+    def num_slots(self) -> int:
+        """Places that attention was computed for."""
+        return self._buckets.num_slots if self._buckets else sum(self.row_lengths)
+
+    @property
+    def num_padding(self) -> int:
+        """Those of them that hold nothing."""
+        return self.num_slots - sum(self.row_lengths)
+
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scaling: float,
+        sliding_window: int | None,
+    ) -> Tensor:
+        """Attend. query [1, H, T, D]; key, value [1, Hkv, T, D]; returns [1, T, H, D]."""
+        query, key, value = (states[0].transpose(0, 1) for states in (query, key, value))
+        all_seen = sliding_window is None or sliding_window >= max(self.row_lengths)
+        if all_seen and can_attend_in_spans(query, value):
+            return attend_in_spans(query, key, value, self._parts, scaling)[None]
+        if self._buckets is None:
+            self._buckets = _Buckets(self._prefix_lengths, self._rows, self._device)
+        return self._buckets.attend(query, key, value, scaling, sliding_window)[None]
+
+
+class _Buckets:
+    """Rows of similar length, padded on the right to the longest of their bucket."""
+
+    def __init__(
+        self,
+        prefix_lengths: Sequence[int],
+        rows: Sequence[tuple[int, int]],
+        device: torch.device | str,
+    ) -> None:
         prefix_starts = np.concatenate([[0], np.cumsum(prefix_lengths)]).astype(np.int64)
         suffixes = np.array([length for _, length in rows], dtype=np.int64)
         suffix_starts = prefix_starts[-1] + np.concatenate([[0], np.cumsum(suffixes)])
         lengths = suffixes + [prefix_lengths[p] if p >= 0 else 0 for p, _ in rows]
-        self.row_lengths: list[int] = lengths.tolist()
         order = np.argsort(-lengths, kind="stable")
-        self.spans = [  # per row: where its prompt and its own ids are
-            (_span(prefix_starts[p], prefix_lengths[p]) if p >= 0 else slice(0), _span(start, n))
-            for (p, n), start in zip(rows, suffix_starts, strict=False)
-        ]
-        self.buckets = _buckets(lengths[order])
-        slots = np.zeros(sum(b * length for b, length in self.buckets), dtype=np.int64)
+        self.sizes = _cut(lengths[order])
+        slots = np.zeros(sum(b * length for b, length in self.sizes), dtype=np.int64)
         owner = np.zeros(int(suffix_starts[-1]), dtype=np.int64)
         copies: list[list[int]] = [[] for _ in prefix_lengths]  # slots where each prompt starts
         rank, offset = 0, 0
-        for size, longest in self.buckets:
+        for size, longest in self.sizes:
             for row in order[rank : rank + size]:
                 prefix, suffix = rows[row]
                 at = offset
@@ -76,42 +127,32 @@ class PackedLayout:
         self._owner_T = torch.from_numpy(owner).to(device)
         self._extras = extras
         self.num_slots = len(slots)
-        self.num_padding = int(len(slots) - lengths.sum())  # slots that hold nothing
 
     def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        scaling: float,
-        sliding_window: int | None,
+        self, query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None
     ) -> Tensor:
-        """Attend. query [1, H, T, D]; key, value [1, Hkv, T, D]; returns [1, T, H, D]."""
+        """query [T, H, D]; key, value [T, Hkv, D]; returns [T, H, D]."""
         spread = [self._spread(states) for states in (query, key, value)]
-        sizes = [size * length for size, length in self.buckets]
+        sizes = [size * length for size, length in self.sizes]
         attended = []
         for (size, length), *flat in zip(
-            self.buckets, *(x.split(sizes) for x in spread), strict=True
+            self.sizes, *(x.split(sizes) for x in spread), strict=True
         ):
             q, k, v = (x.view(size, length, *x.shape[1:]).transpose(1, 2) for x in flat)
-            out = _causal(q, k, v, scaling, sliding_window)
+            out = _causal(q, k, v, scaling, window)
             attended.append(out.transpose(1, 2).reshape(size * length, *q.shape[1::2]))
-        packed = _Collect.apply(torch.cat(attended), self._owner_T)
-        return packed.unsqueeze(0)  # type: ignore[union-attr]
+        return _Collect.apply(torch.cat(attended), self._owner_T)  # type: ignore[return-value]
 
-    def _spread(self, states: Tensor) -> Tensor:
-        """[1, H, T, D] -> [S, H, D]."""
-        rows_T = states[0].transpose(0, 1).contiguous()
-        return _Spread.apply(rows_T, self._slots_S, self._owner_T, self._extras)  # type: ignore
+    def _spread(self, rows_T: Tensor) -> Tensor:
+        """[T, H, D] -> [S, H, D]."""
+        return _Spread.apply(rows_T.contiguous(), self._slots_S, self._owner_T, self._extras)  # type: ignore
 
 
 def _span(start: int, length: int) -> slice:
-    return slice(start, start + length)
+    return slice(int(start), int(start) + length)
 
 
-def _buckets(lengths: np.ndarray) -> list[tuple[int, int]]:
+def _cut(lengths: np.ndarray) -> list[tuple[int, int]]:
     """Cut descending lengths into buckets: (rows, longest) each."""
     buckets: list[tuple[int, int]] = []
     start = 0

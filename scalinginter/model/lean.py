@@ -1,0 +1,212 @@
+"""A pass through Llama-like decoders in fewer steps than transformers takes, with its result.
+
+A tiny model on a CPU spends more time between matrix products than in them: per layer transformers
+makes some 70 tensor operations, and autograd walks back through all of them. Here a norm, rotary
+positions and the gated activation are one step each, with a gradient written by hand that runs
+block by block in the cache. Weights, modules and checkpoints stay those of transformers.
+
+Shape legend: T packed tokens, C channels, H heads, D head size.
+"""
+
+from types import MethodType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.models.llama import modeling_llama as llama
+from transformers.models.qwen2 import modeling_qwen2 as qwen2
+from transformers.models.qwen3 import modeling_qwen3 as qwen3
+
+BLOCK_BYTES = 1 << 19  # of one tensor: the few that a step touches fit the cache together
+
+_NORMS: dict[type[nn.Module], type[nn.Module]] = {  # decoder -> its norm
+    llama.LlamaModel: llama.LlamaRMSNorm,
+    qwen2.Qwen2Model: qwen2.Qwen2RMSNorm,
+    qwen3.Qwen3Model: qwen3.Qwen3RMSNorm,
+}
+
+
+def make_lean(model: PreTrainedModel) -> bool:
+    """Switch a model's decoder to the lean pass where it is known; return whether it was.
+
+    The pass is taken for fp32 weights and packed rows. Everything else (bf16, autocast, gradient
+    checkpointing, other arguments) goes through transformers as before.
+    """
+    decoder = model.base_model
+    if not _is_known(decoder):
+        return False
+    decoder.forward = MethodType(_forward, decoder)  # type: ignore[method-assign]
+    return True
+
+
+def _is_known(decoder: nn.Module) -> bool:
+    """Whether every module is the very class that the lean pass was written for: no adapter."""
+    norm = _NORMS.get(type(decoder))
+    if norm is None or decoder.config.hidden_act != "silu":  # type: ignore[union-attr]
+        return False
+    linears = [m for name, m in decoder.named_modules() if name.endswith("_proj")]
+    norms = [m for name, m in decoder.named_modules() if name.endswith("norm")]
+    return all(type(m) is nn.Linear for m in linears) and all(type(m) is norm for m in norms)
+
+
+def _forward(
+    self: Any, input_ids: Tensor | None = None, position_ids: Tensor | None = None, **kwargs: Any
+) -> BaseModelOutputWithPast:
+    """Stand in for the decoder's `forward`."""
+    layout = kwargs.get("attention_layout")
+    plain = layout is None or any(
+        value is not None and value is not False
+        for name, value in kwargs.items()
+        if name != "attention_layout"
+    )
+    checkpointing = self.gradient_checkpointing and self.training
+    weights = self.embed_tokens.weight
+    mixed = weights.dtype != torch.float32 or torch.is_autocast_enabled(weights.device.type)
+    if plain or checkpointing or mixed or input_ids is None or position_ids is None:
+        return type(self).forward(self, input_ids=input_ids, position_ids=position_ids, **kwargs)
+    x = self.embed_tokens(input_ids)
+    cos, sin = (part[0].unsqueeze(1) for part in self.rotary_emb(x, position_ids))  # [T, 1, D]
+    x = x[0]
+    for layer in self.layers:
+        x = _attend(layer.self_attn, x, _norm(layer.input_layernorm, x), cos, sin, layout)
+        x = _feed(layer.mlp, x, _norm(layer.post_attention_layernorm, x))
+    return BaseModelOutputWithPast(last_hidden_state=_norm(self.norm, x)[None])
+
+
+def _attend(
+    module: Any, residual: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Any
+) -> Tensor:
+    """residual, x [T, C] -> [T, C]: attention added to the residual."""
+    size = module.head_dim
+    query = module.q_proj(x).view(len(x), -1, size)
+    key = module.k_proj(x).view(len(x), -1, size)
+    value = module.v_proj(x).view(len(x), -1, size)
+    if isinstance(module, qwen3.Qwen3Attention):
+        query, key = _norm(module.q_norm, query), _norm(module.k_norm, key)
+    query, key = _rotate(query, cos, sin), _rotate(key, cos, sin)
+    attended = layout.attend(
+        module.layer_idx,
+        *(states.transpose(0, 1)[None] for states in (query, key, value)),
+        scaling=module.scaling,
+        sliding_window=getattr(module, "sliding_window", None),
+    )
+    return _add(residual, attended.reshape(len(x), -1), module.o_proj)
+
+
+def _feed(module: Any, residual: Tensor, x: Tensor) -> Tensor:
+    """residual, x [T, C] -> [T, C]: the gated feed-forward part added to the residual."""
+    gate, up = module.gate_proj(x), module.up_proj(x)
+    if torch.is_grad_enabled():
+        gated: Any = _Gated.apply(gate, up)
+    else:
+        gated = F.silu(gate, inplace=True).mul_(up)
+    return _add(residual, gated, module.down_proj)
+
+
+def _add(residual: Tensor, x: Tensor, linear: nn.Linear) -> Tensor:
+    if linear.bias is None:
+        return torch.addmm(residual, x, linear.weight.t())
+    return residual + linear(x)
+
+
+def _norm(module: Any, x: Tensor) -> Tensor:
+    """RMS norm over the last dimension of `x`, any shape."""
+    weight, eps = module.weight, module.variance_epsilon
+    flat = x.reshape(-1, x.shape[-1])
+    if torch.is_grad_enabled():
+        normed: Any = _Norm.apply(flat, weight, eps)
+        return normed.view(x.shape)
+    return (flat * _scale(flat, eps)).mul_(weight).view(x.shape)
+
+
+def _scale(rows: Tensor, eps: float) -> Tensor:
+    """[N, C] -> [N, 1]: one over the root of the mean square."""
+    return torch.linalg.vecdot(rows, rows).mul_(1 / rows.shape[1]).add_(eps).rsqrt_()[:, None]
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x [T, H, D]; cos, sin [T, 1, D]."""
+    if torch.is_grad_enabled():
+        return _Rotate.apply(x, cos, sin)  # type: ignore[return-value]
+    return _rotated(x, cos, sin)
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x cos + [-x2, x1] sin, with x1 and x2 the halves of each head."""
+    half = x.shape[-1] // 2
+    out = x * cos
+    out[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1)
+    out[..., half:].addcmul_(x[..., :half], sin[..., half:])
+    return out
+
+
+def _blocks(rows: Tensor) -> list[slice]:
+    step = max(1, BLOCK_BYTES // (rows.shape[1] * rows.element_size()))
+    return [slice(start, start + step) for start in range(0, len(rows), step)]
+
+
+class _Norm(torch.autograd.Function):
+    """y = w x / rms(x). With n = x / rms(x): dx = (w g - n mean(w g n)) / rms(x), dw = sum(g n)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        scale = _scale(x, eps)
+        out = torch.empty_like(x)
+        for at in _blocks(x):
+            torch.mul(x[at], scale[at], out=out[at]).mul_(weight)
+        ctx.save_for_backward(x, weight, scale)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (gradient,) = gradients
+        x, weight, scale = ctx.saved_tensors
+        dx, dweight = torch.empty_like(x), torch.zeros_like(weight)
+        for at in _blocks(x):
+            normed = x[at] * scale[at]
+            product = gradient[at] * normed
+            dweight += product.sum(0)
+            mean = torch.mv(product, weight).mul_(-1 / x.shape[1])[:, None]
+            torch.mul(gradient[at], weight, out=dx[at]).addcmul_(normed, mean).mul_(scale[at])
+        return dx, dweight, None
+
+
+class _Rotate(torch.autograd.Function):
+    """The transpose of a rotation is the rotation back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _rotated(x, cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        half = cos.shape[-1] // 2
+        back = torch.cat((-sin[..., half:], -sin[..., :half]), dim=-1)
+        return _rotated(gradients[0], cos, back), None, None
+
+
+class _Gated(torch.autograd.Function):
+    """silu(gate) * up."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        out = torch.empty_like(gate)
+        for at in _blocks(gate):
+            torch.mul(F.silu(gate[at]), up[at], out=out[at])
+        ctx.save_for_backward(gate, up)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (gradient,) = gradients
+        gate, up = ctx.saved_tensors
+        dgate, dup = torch.empty_like(gate), torch.empty_like(up)
+        for at in _blocks(gate):
+            torch.mul(gradient[at], F.silu(gate[at]), out=dup[at])
+            dgate[at] = torch.ops.aten.silu_backward(gradient[at] * up[at], gate[at])
+        return dgate, dup
