@@ -1,9 +1,10 @@
 """The same work by TRL and by ScalingInter, in CPU-seconds: `python benchmarks/trl_comparison.py`.
 
 Each side trains a small Qwen3 with GRPO, 4 prompts x 8 episodes a step, every episode of exactly
-H answers of 20 tokens, on one thread, in a process and an environment of its own, one after the
-other. TRL's environment is made under `benchmarks/.work/` on first use. README.md says what is
-counted and why the two do the same work.
+H environment steps with 20 generated tokens each, on one thread, in a process and a Python
+environment of its own. They take their steps in turns, never at the same time, so that a busy
+machine slows both alike. TRL's environment is made under `benchmarks/.work/` on first use.
+README.md says what is counted and where the two differ.
 """
 
 import argparse
@@ -78,28 +79,51 @@ def trl_python() -> Path:
     return python
 
 
-def run(python: Path | str, script: str, args: argparse.Namespace, horizon: int, *extra: str):
-    """Run one side in a process of its own; return what it summed up."""
-    shape = SHAPES[args.size] | {"vocab_size": VOCABULARY}
-    command = [str(python), str(HERE / script), "--workdir", str(WORK / Path(script).stem)]
-    command += ["--shape", json.dumps(shape), "--horizon", str(horizon)]
-    command += ["--steps", str(args.steps), *extra]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    environment["PYTHONPATH"] = str(ROOT) if script == "trl_ours.py" else ""
-    log = WORK / f"{Path(script).stem}_h{horizon}.log"
-    with log.open("w") as errors:
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-    if done.returncode:
-        sys.exit(f"{script} failed:\n{done.stdout}\n{log.read_text()[-4000:]}")
-    last = [line for line in done.stdout.splitlines() if line.startswith("SUMMARY ")][-1]
-    return json.loads(last.removeprefix("SUMMARY "))
+class Side:
+    """One side in a process of its own, which takes a step whenever it is told to."""
+
+    def __init__(self, python, script: str, args: argparse.Namespace, horizon: int, *extra: str):
+        self._name = Path(script).stem
+        shape = SHAPES[args.size] | {"vocab_size": VOCABULARY}
+        command = [str(python), str(HERE / script), "--workdir", str(WORK / self._name)]
+        command += ["--shape", json.dumps(shape), "--horizon", str(horizon)]
+        command += ["--steps", str(args.steps), "--lockstep", *extra]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        environment["PYTHONPATH"] = str(ROOT) if script == "trl_ours.py" else ""
+        self._log = WORK / f"{self._name}_h{horizon}.log"
+        with self._log.open("w") as errors:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def step(self) -> dict[str, float]:
+        """Have it take one step while the other side waits; return what it cost."""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._answer('{"step"')
+
+    def finish(self) -> dict:
+        """Wait for its end; return its versions and the number of its parameters."""
+        about = self._answer('{"versions"')
+        self._process.communicate()
+        return about
+
+    def _answer(self, start: str) -> dict:
+        for line in self._process.stdout:
+            if line.startswith(start):
+                return json.loads(line)
+        self._process.wait()
+        sys.exit(f"{self._name} ended before its time:\n{self._log.read_text()[-4000:]}")
 
 
-def medians(summary: dict) -> dict[str, float]:
+def medians(steps: list[dict]) -> dict[str, float]:
     """Medians of the steps from the third on: the first ones warm caches up."""
-    steps = summary["steps"][2:] or summary["steps"]
+    steps = steps[2:] or steps
     values = {key: statistics.median(step[key] for step in steps) for key in steps[0]}
     values["rate"] = values["generated_tokens"] / values["cpu_s"]
     values["least_cpu_s"] = min(step["cpu_s"] for step in steps)
@@ -107,27 +131,30 @@ def medians(summary: dict) -> dict[str, float]:
 
 
 def compare(args: argparse.Namespace, horizon: int) -> dict:
-    """Measure both sides at one horizon, TRL first: its contexts set the lengths of ours."""
-    theirs = run(trl_python(), "trl_side.py", args, horizon)
-    trl = medians(theirs)
-    lengths = {
-        "--opening-tokens": round(trl["opening_tokens"]),
-        "--observation-tokens": round(trl["observation_tokens"]),
-    }
-    extra = [text for name, value in lengths.items() for text in (name, str(value))]
-    own = run(sys.executable, "trl_ours.py", args, horizon, *extra)
-    ours = medians(own)
-    for key in ("episodes", "turns", "generated_tokens", "trained_tokens"):
-        if trl[key] != ours[key]:
-            sys.exit(f"not the same work: {key} is {trl[key]} for TRL and {ours[key]} for ours")
+    """Let the sides step in turns; the contexts of TRL's first step set the lengths of ours."""
+    equal = ["--equal-answers"] if args.equal_answers else []
+    theirs = Side(trl_python(), "trl_side.py", args, horizon, *equal)
+    trl_steps, own_steps = [theirs.step()], []
+    names = ("opening_tokens", "observation_tokens")
+    lengths = [f"--{name.replace('_', '-')}={trl_steps[0][name]:.0f}" for name in names]
+    own = Side(sys.executable, "trl_ours.py", args, horizon, *lengths)
+    for step in range(args.steps):
+        if step:
+            trl_steps.append(theirs.step())
+        own_steps.append(own.step())
+    about = {"trl": theirs.finish(), "ours": own.finish()}
+    trl, ours = medians(trl_steps), medians(own_steps)
+    done = "turns" if args.equal_answers else "env_steps"
+    if ours[done] != trl[done] or ours["trained_tokens"] != ours["generated_tokens"]:
+        sys.exit(f"not the same work: {trl} and {ours}")
     return {
         "horizon": horizon,
-        "trl": trl,
-        "ours": ours,
+        "medians": {"trl": trl, "ours": ours},
         "ratio": ours["cpu_s"] / trl["cpu_s"],
+        "ratio_per_generated_token": trl["rate"] / ours["rate"],
         "goal": GOALS.get(horizon),
-        "parameters": {"trl": theirs["parameters"], "ours": own["parameters"]},
-        "versions": {"trl": theirs["versions"], "ours": own["versions"]},
+        "about": about,
+        "steps": {"trl": trl_steps, "ours": own_steps},
     }
 
 
@@ -135,10 +162,11 @@ def show(result: dict) -> None:
     goal = "none" if result["goal"] is None else f"{result['goal']:.3f}"
     print(f"\nH = {result['horizon']:<29} {'TRL':>10} {'ours':>10} {'ours/TRL':>10}   goal")
     for label, key, digits in ROWS:
-        trl, ours = result["trl"][key], result["ours"][key]
+        trl, ours = result["medians"]["trl"][key], result["medians"]["ours"][key]
         ratio = f"{ours / trl:.3f}" if trl else "-"
         line = f"{label:<33} {trl:>10.{digits}f} {ours:>10.{digits}f} {ratio:>10}"
         print(f"{line}   {goal}" if key == "cpu_s" else line)
+    print(f"{'ratio a generated token':<55} {result['ratio_per_generated_token']:>10.3f}")
     sys.stdout.flush()
 
 
@@ -172,6 +200,11 @@ def main() -> None:
     parser.add_argument("--horizon", default="4,8,16", help="answers an episode, comma-separated")
     parser.add_argument("--steps", type=int, default=6, help="medians are from step 3 on")
     parser.add_argument("--size", choices=sorted(SHAPES), default="tiny")
+    parser.add_argument(
+        "--equal-answers",
+        action="store_true",
+        help="TRL takes one environment step less, so that both generate equally much",
+    )
     parser.add_argument("--out", type=Path, default=BASELINE)
     args = parser.parse_args()
     WORK.mkdir(exist_ok=True)

@@ -10,6 +10,7 @@ import json
 import os
 import statistics
 import string
+import sys
 import time
 import zlib
 from dataclasses import replace
@@ -147,10 +148,11 @@ def count_forwarded(model) -> list[int]:
     return counted
 
 
-def measure(trainer: TimedTrainer, steps: int, counted: list[int]) -> list[dict[str, float]]:
-    """Take the steps; one record each."""
-    records = []
+def measure(trainer: TimedTrainer, steps: int, counted: list[int], lockstep: bool) -> None:
+    """Take the steps and print a record of each; in lockstep, one per line of standard input."""
     for step in range(1, steps + 1):
+        if lockstep:
+            sys.stdin.readline()
         counted[0] = 0
         engine, learner = trainer.stack.engine.stats.forwarded_tokens, trainer.learner
         updated = learner.forward_tokens
@@ -182,9 +184,7 @@ def measure(trainer: TimedTrainer, steps: int, counted: list[int]) -> list[dict[
             "observation_tokens": statistics.mean([len(t.context_ids) for t in later] or [0]),
             "load": os.getloadavg()[0],
         }
-        records.append(record)
         print(json.dumps({k: round(v, 4) for k, v in record.items()}), flush=True)
-    return records
 
 
 def last_metrics(trainer: Trainer) -> dict[str, float]:
@@ -213,7 +213,8 @@ def main() -> None:
     parser.add_argument("--turn-tokens", type=int, default=20)
     parser.add_argument("--opening-tokens", type=int, required=True)
     parser.add_argument("--observation-tokens", type=int, required=True)
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--lockstep", action="store_true", help="wait for a line before a step")
+    parser.add_argument("--profile", action="store_true", help="one more step under cProfile")
     args = parser.parse_args()
 
     BUILTIN[ENVIRONMENT] = "__main__:RewardedWords"
@@ -242,16 +243,13 @@ def main() -> None:
             stop,
             lambda *line: None,
         )
-        records = measure(trainer, args.steps, count_forwarded(policy.model))
+        measure(trainer, args.steps, count_forwarded(policy.model), args.lockstep)
         if args.profile:
             profiled(trainer)
         stop.finish(stack.aclose())
-    summary = {
-        "steps": records,
-        "parameters": sum(p.numel() for p in policy.model.parameters()),
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
-    }
-    print("SUMMARY " + json.dumps(summary), flush=True)
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    parameters = sum(p.numel() for p in policy.model.parameters())
+    print(json.dumps({"versions": versions, "parameters": parameters}), flush=True)
 
 
 if __name__ == "__main__":

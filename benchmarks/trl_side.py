@@ -5,14 +5,16 @@ would say is no tool call: a logits processor leaves, at each place of an answer
 well-formed call alone, with a free choice of the word that is said. Every token is forwarded and
 drawn as in any other run of TRL's.
 
-An episode has `--horizon` answers: TRL answers once more after the last tool result, hence one tool
-iteration less.
+An episode makes `--horizon` environment steps. TRL has the model answer once more after the last
+one, so an episode has one answer more than steps; that answer is generated and trained, not acted
+on. `--equal-answers` takes one environment step less, so that there are `--horizon` answers.
 """
 
 import argparse
 import json
 import os
 import statistics
+import sys
 import time
 import zlib
 from itertools import pairwise
@@ -111,9 +113,11 @@ class Clock(TrainerCallback):
 
     def __init__(self) -> None:
         self.trainer = None
-        self.records = []
+        self.lockstep = False
 
     def on_step_begin(self, args, state, control, **kwargs):
+        if self.lockstep:
+            sys.stdin.readline()
         self.trainer.counted[0] = 0
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
@@ -143,7 +147,6 @@ class Clock(TrainerCallback):
             "observation_tokens": statistics.mean(later or [0]),
             "load": os.getloadavg()[0],
         }
-        self.records.append(record)
         print(json.dumps({k: round(v, 4) for k, v in record.items()}), flush=True)
 
 
@@ -216,7 +219,7 @@ def make_config(args: argparse.Namespace) -> GRPOConfig:
         per_device_train_batch_size=args.prompts * args.generations,
         num_generations=args.generations,
         max_completion_length=3072,
-        max_tool_calling_iterations=args.horizon - 1,
+        max_tool_calling_iterations=args.horizon - args.equal_answers,
         max_steps=args.steps,
         learning_rate=2e-4,
         lr_scheduler_type="constant",
@@ -267,6 +270,8 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=4)
     parser.add_argument("--generations", type=int, default=8)
     parser.add_argument("--turn-tokens", type=int, default=20)
+    parser.add_argument("--equal-answers", action="store_true")
+    parser.add_argument("--lockstep", action="store_true", help="wait for a line before a step")
     args = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -280,20 +285,14 @@ def main() -> None:
         environment_factory=Saying,
         callbacks=[clock],
     )
-    clock.trainer = trainer
+    clock.trainer, clock.lockstep = trainer, args.lockstep
     trainer.counted = count_forwarded(trainer.model)
     force(trainer.model, make_script(tokenizer, args.turn_tokens))
     trainer.train()
-    summary = {
-        "steps": clock.records,
-        "parameters": sum(p.numel() for p in trainer.model.parameters()),
-        "versions": {
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "trl": trl.__version__,
-        },
-    }
-    print("SUMMARY " + json.dumps(summary), flush=True)
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    versions["trl"] = trl.__version__
+    parameters = sum(p.numel() for p in trainer.model.parameters())
+    print(json.dumps({"versions": versions, "parameters": parameters}), flush=True)
 
 
 if __name__ == "__main__":
