@@ -15,6 +15,7 @@ from scalinginter.env.base import SPLITS, Split, TextEnv
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task
 
+MOST_TASKS = 100_000  # of a split
 MOST = 99  # pieces that one action may name
 
 FULL_RULES = """\
@@ -85,7 +86,7 @@ class TextCraft(TextEnv):
             "num_test": num_test,
         }
         for name, size in sizes.items():
-            _check_int(name, size, 1)
+            _check_int(name, size, 1, MOST_TASKS)
         self._brief = brief
         self._bag = bag
         self._path = recipes or str(RECIPES / ("chains.json" if brief else "workshop.json"))
@@ -276,6 +277,6 @@ def _same(recipe: Recipe, needs: str) -> bool:
     return named == dict(recipe.needs)
 
 
-def _check_int(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise UserError(f"{name} must be a whole number from {least}, got {value!r}")
+def _check_int(name: str, value: Any, least: int, most: int = 2**31) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise UserError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
