@@ -14,6 +14,20 @@ _LONG = 64  # query tokens above which a row has a call of its own
 _BYTES_PER_US = 16e3  # reading keys and values once; copying them together costs as much again
 _QUERY = 0.15  # a query token, over reading a slot's keys and values once
 _CALL_US = 40.0  # a bucket of its own for one row
+_COMMON_US = 80.0  # computing what rows have in common apart, and putting the parts together
+
+# Attention with the log-sum of its scores as a second result, which torch has for CPUs.
+_WITH_NORMALISER = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+
+
+@dataclass(slots=True)
+class _Common:
+    """Rows of a bucket that start with the same keys, by group: those keys are read once."""
+
+    length: int  # keys that every row shares with the other rows of its group
+    slots: torch.Tensor | slice  # [M] one slot of each group
+    rows: torch.Tensor  # [M * R] rows of each group; padding repeats one
+    places: torch.Tensor  # [N] where in `rows` each row is
 
 
 @dataclass(slots=True)
@@ -27,16 +41,12 @@ class _Bucket:
     width: int  # Q
     keep: torch.Tensor | None  # [number of real queries] into N * Q; None: all are real
     targets: torch.Tensor  # [number of real queries] packed rows
+    common: _Common | None
     masks: dict[tuple[int | None, int], torch.Tensor] = field(default_factory=dict)
 
-    def keys(self, store: torch.Tensor) -> torch.Tensor:
-        """[S, K, C, D] -> [N, K, L, D]."""
-        store = store[:, :, : self.length]
-        return (
-            store[self.slots]
-            if isinstance(self.slots, slice)
-            else store.index_select(0, self.slots)
-        )
+    def keys(self, store: torch.Tensor, first: int) -> torch.Tensor:
+        """[S, K, C, D] -> [N, K, L - first, D]."""
+        return _take(store[:, :, first : self.length], self.slots)
 
     def mask(self, window: int | None, group: int, dtype: torch.dtype) -> torch.Tensor:
         """0 for the keys that a query sees, else minus infinity: [N, 1, Q * G, L].
@@ -69,12 +79,16 @@ class SlotLayout:
             cache.bytes_per_position / _BYTES_PER_US,
             may_split=device.type == "cpu",  # elsewhere a call costs more than a copy
         )
-        self._buckets = [self._bucket(*part) for part in parts]
+        may_share = device.type == "cpu" and _WITH_NORMALISER is not None
+        common = plan.common if may_share else []
+        self._buckets = [self._bucket(*part, common) for part in parts]
 
     def _tensor(self, values: list[int] | NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self._device)
 
-    def _bucket(self, rows: NDArray[np.int64], in_place: bool) -> _Bucket:
+    def _bucket(
+        self, rows: NDArray[np.int64], in_place: bool, common: list[tuple[list[int], int]]
+    ) -> _Bucket:
         """`rows` [N, 4]: slot, first position, count, packed row; a count of 0 is left out."""
         slots, starts, counts, firsts = rows.T[:, :, None]
         width = int(counts.max())
@@ -89,6 +103,35 @@ class SlotLayout:
             width=width,
             keep=None if real.all() else self._tensor(np.flatnonzero(real)),
             targets=self._tensor(queries[real]),
+            common=self._common(rows, common) if common and len(rows) > 1 else None,
+        )
+
+    def _common(
+        self, rows: NDArray[np.int64], common: list[tuple[list[int], int]]
+    ) -> _Common | None:
+        """What the rows of a bucket share, if every row shares and it is worth a call."""
+        row_of = {slot: row for row, (slot, _, count, _) in enumerate(rows.tolist()) if count}
+        groups = [([row_of[s] for s in slots if s in row_of], size) for slots, size in common]
+        groups = [(members, size) for members, size in groups if members]
+        if not groups or sum(len(members) for members, _ in groups) < len(row_of):
+            return None
+        length = min(size for _, size in groups)
+        length = min(length, int(rows[list(row_of.values()), 1].min()))  # one key of its own left
+        position_us = self._cache.bytes_per_position / _BYTES_PER_US
+        if (len(row_of) - len(groups)) * length * position_us <= _COMMON_US:
+            return None
+        widest = max(len(members) for members, _ in groups)
+        table = np.array([m + m[-1:] * (widest - len(m)) for m, _ in groups], dtype=np.int64)
+        places = np.zeros(len(rows), dtype=np.int64)
+        places[table.reshape(-1)] = np.arange(table.size)
+        slots = rows[table[:, 0], 0]
+        steps = np.unique(np.diff(slots))
+        even = len(steps) == 1 and steps[0] > 0
+        return _Common(
+            length=length,
+            slots=slice(slots[0], slots[-1] + 1, steps[0]) if even else self._tensor(slots),
+            rows=self._tensor(table.reshape(-1)),
+            places=self._tensor(places),
         )
 
     def attend(
@@ -108,14 +151,8 @@ class SlotLayout:
         flat = query[0].transpose(0, 1)  # [T, H, D]
         output = query.new_empty((flat.shape[0], flat.shape[1], value.shape[3]))
         for bucket in self._buckets:
-            attended = _attend(
-                bucket,
-                flat.index_select(0, bucket.queries),
-                bucket.keys(keys),
-                bucket.keys(values),
-                scaling,
-                sliding_window,
-            )
+            queries = flat.index_select(0, bucket.queries)
+            attended = _attend(bucket, queries, keys, values, scaling, sliding_window)
             if bucket.keep is not None:
                 attended = attended.index_select(0, bucket.keep)
             output.index_copy_(0, bucket.targets, attended)
@@ -150,19 +187,77 @@ def _attend(
     scaling: float,
     window: int | None,
 ) -> torch.Tensor:
-    """query [N * Q, H, D], keys and values [N, K, L, D] -> [N * Q, H, D].
+    """query [N * Q, H, D], keys and values [S, K, C, D] -> [N * Q, H, D].
 
     The G query heads that share a key head are folded into the query length, so that keys are
     read once and never repeated.
     """
-    num, heads = keys.shape[:2]
+    num, heads = len(bucket.positions), keys.shape[1]
     group = query.shape[1] // heads
     folded = query.view(num, bucket.width, heads, group, query.shape[2])
     folded = folded.transpose(1, 2).reshape(num, heads, bucket.width * group, query.shape[2])
     mask = bucket.mask(window, group, query.dtype)
-    out = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask, scale=scaling)
+    all_seen = window is None or window >= bucket.length
+    if bucket.common and all_seen and _has_normaliser(query, values):
+        out = _attend_common(bucket, bucket.common, folded, keys, values, mask, scaling)
+    else:
+        own = bucket.keys(keys, 0), bucket.keys(values, 0)
+        out = F.scaled_dot_product_attention(folded, *own, attn_mask=mask, scale=scaling)
     out = out.view(num, heads, bucket.width, group, values.shape[3]).transpose(1, 2)
     return out.reshape(num * bucket.width, heads * group, values.shape[3])
+
+
+def _attend_common(
+    bucket: _Bucket,
+    common: _Common,
+    folded: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor,
+    scaling: float,
+) -> torch.Tensor:
+    """folded [N, K, QG, D] -> the same shape; what rows share is read once for all of them.
+
+    The two parts are put together by their log-sums (Juravsky et al., Hydragen, arXiv 2402.05099,
+    section 3.1).
+    """
+    first, (_, heads, width, size) = common.length, folded.shape
+    own = bucket.keys(keys, first), bucket.keys(values, first)
+    out, total = _with_normaliser(folded, *own, scaling, mask[..., first:])
+    stacked = folded.index_select(0, common.rows)
+    shared_keys = _take(keys[:, :, :first], common.slots)
+    stacked = stacked.view(len(shared_keys), -1, heads, width, size).transpose(1, 2)
+    shared = _with_normaliser(
+        stacked.reshape(len(shared_keys), heads, -1, size),
+        shared_keys,
+        _take(values[:, :, :first], common.slots),
+        scaling,
+    )
+    # [M, K, R * QG, ...] -> [N, K, QG, ...]
+    other, its_total = (
+        part.unflatten(2, (-1, width)).transpose(1, 2).flatten(0, 1).index_select(0, common.places)
+        for part in shared
+    )
+    return out.lerp(other, torch.sigmoid(its_total - total)[..., None])
+
+
+def _has_normaliser(query: torch.Tensor, values: torch.Tensor) -> bool:
+    return query.dtype in (torch.float32, torch.float64) and query.shape[-1] == values.shape[-1]
+
+
+def _with_normaliser(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    scaling: float,
+    mask: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """[N, K, Q, D] each -> the attended values and the log-sum of the scores [N, K, Q]."""
+    return _WITH_NORMALISER(query, keys, values, 0.0, False, attn_mask=mask, scale=scaling)  # type: ignore[misc]
+
+
+def _take(store: torch.Tensor, slots: torch.Tensor | slice) -> torch.Tensor:
+    return store[slots] if isinstance(slots, slice) else store.index_select(0, slots)
 
 
 def _attend_long(

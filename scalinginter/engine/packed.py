@@ -94,6 +94,7 @@ class PackedForward:
         done = [(answer, row) for answer, row in complete if row is not None]
         logits_at = sorted({row for _, row in done})
         index = {row: i for i, row in enumerate(logits_at)}
+        plan.common = self._common(answers)
         device = self._model.device
         self._cache.ensure(self._num_slots, max(plan.write_positions) + 1)
         logits = self._model(
@@ -154,6 +155,18 @@ class PackedForward:
         answer.cached += max(0, min(last.end, answer.prompt_length) - session.length)
         session.length = last.end
         return last.source + last.end - last.start - 1 if last.fresh else None
+
+    def _common(self, answers: Sequence[Answer]) -> list[tuple[list[int], int]]:
+        """Slots whose sequences start with the same tokens, and how many those are."""
+        groups: dict[int, tuple[list[int], int]] = {}
+        for answer in answers:
+            session = self._sessions[answer.request.session]
+            node = session.node
+            while node.parent is not None and len(node.holders) == 1:
+                node = node.parent
+            if node.parent is not None:
+                groups.setdefault(id(node), ([], node.end))[0].append(session.slot)
+        return [group for group in groups.values() if len(group[0]) > 1]
 
     def _truncate(self, session: _Session, length: int) -> None:
         session.node = self._tree.truncate(session.node, session.slot, length)

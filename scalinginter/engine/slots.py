@@ -91,6 +91,8 @@ class Round:
     write_slots: list[int] = field(default_factory=list)  # [W] where keys and values go, W >= T
     write_positions: list[int] = field(default_factory=list)  # [W]
     write_rows: list[int] = field(default_factory=list)  # [W] packed row that each comes from
+    # Slots whose first positions hold the same, and how many these are. A slot is in one at most.
+    common: list[tuple[list[int], int]] = field(default_factory=list)
 
     def add(self, slot: int, start: int, ids: list[int]) -> None:
         """Forward `ids` at positions `start`, `start` + 1, ... of a slot."""

@@ -2,7 +2,7 @@
 
 A tiny model on a CPU spends more time between matrix products than in them: per layer transformers
 makes some 70 tensor operations, and autograd walks back through all of them. Here a norm, rotary
-positions and the gated activation are one step each, with a gradient written by hand that runs
+positions and the feed-forward part are one step each, with a gradient written by hand that runs
 block by block in the cache. Weights, modules and checkpoints stay those of transformers.
 
 Shape legend: T packed tokens, C channels, H heads, D head size.
@@ -20,7 +20,7 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
-BLOCK_BYTES = 1 << 19  # of one tensor: the few that a step touches fit the cache together
+BLOCK_BYTES = 3 << 18  # of one tensor: the few that a step touches fit the cache together
 
 _NORMS: dict[type[nn.Module], type[nn.Module]] = {  # decoder -> its norm
     llama.LlamaModel: llama.LlamaRMSNorm,
@@ -98,12 +98,10 @@ def _attend(
 
 def _feed(module: Any, residual: Tensor, x: Tensor) -> Tensor:
     """residual, x [T, C] -> [T, C]: the gated feed-forward part added to the residual."""
-    gate, up = module.gate_proj(x), module.up_proj(x)
-    if torch.is_grad_enabled():
-        gated: Any = _Gated.apply(gate, up)
-    else:
-        gated = F.silu(gate, inplace=True).mul_(up)
-    return _add(residual, gated, module.down_proj)
+    parts = module.gate_proj, module.up_proj, module.down_proj
+    if torch.is_grad_enabled() and all(part.bias is None for part in parts):
+        return _Feed.apply(residual, x, *(part.weight for part in parts))  # type: ignore[return-value]
+    return _add(residual, F.silu(parts[0](x)).mul(parts[1](x)), parts[2])
 
 
 def _add(residual: Tensor, x: Tensor, linear: nn.Linear) -> Tensor:
@@ -144,6 +142,9 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _blocks(rows: Tensor) -> list[slice]:
+    """Cut rows into blocks for a CPU's cache; elsewhere a launch costs more than memory."""
+    if rows.device.type != "cpu":
+        return [slice(None)]
     step = max(1, BLOCK_BYTES // (rows.shape[1] * rows.element_size()))
     return [slice(start, start + step) for start in range(0, len(rows), step)]
 
@@ -190,23 +191,37 @@ class _Rotate(torch.autograd.Function):
         return _rotated(gradients[0], cos, back), None, None
 
 
-class _Gated(torch.autograd.Function):
-    """silu(gate) * up."""
+class _Feed(torch.autograd.Function):
+    """residual + (silu(x Wg') * x Wu') Wd': products and activation block by block, so that what
+    is between them is still in the cache when it is used. Weights are as in `nn.Linear`."""
 
     @staticmethod
-    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
-        out = torch.empty_like(gate)
+    def forward(
+        ctx: Any, residual: Tensor, x: Tensor, to_gate: Tensor, to_up: Tensor, to_down: Tensor
+    ) -> Tensor:
+        gate = x.new_empty(len(x), len(to_gate))
+        up, out = torch.empty_like(gate), torch.empty_like(residual)
         for at in _blocks(gate):
-            torch.mul(F.silu(gate[at]), up[at], out=out[at])
-        ctx.save_for_backward(gate, up)
+            torch.mm(x[at], to_gate.t(), out=gate[at])
+            torch.mm(x[at], to_up.t(), out=up[at])
+            active = F.silu(gate[at]).mul_(up[at])
+            torch.addmm(residual[at], active, to_down.t(), out=out[at])
+        ctx.save_for_backward(x, gate, up, to_gate, to_up, to_down)
         return out
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         (gradient,) = gradients
-        gate, up = ctx.saved_tensors
-        dgate, dup = torch.empty_like(gate), torch.empty_like(up)
+        x, gate, up, to_gate, to_up, to_down = ctx.saved_tensors
+        dx = torch.empty_like(x)
+        dto_gate, dto_up, dto_down = (torch.zeros_like(w) for w in (to_gate, to_up, to_down))
         for at in _blocks(gate):
-            torch.mul(gradient[at], F.silu(gate[at]), out=dup[at])
-            dgate[at] = torch.ops.aten.silu_backward(gradient[at] * up[at], gate[at])
-        return dgate, dup
+            active = F.silu(gate[at])
+            dactive = gradient[at] @ to_down
+            dup = dactive * active
+            dgate = torch.ops.aten.silu_backward(dactive.mul_(up[at]), gate[at])
+            dto_down.addmm_(gradient[at].t(), active.mul_(up[at]))
+            dto_gate.addmm_(dgate.t(), x[at])
+            dto_up.addmm_(dup.t(), x[at])
+            torch.mm(dgate, to_gate, out=dx[at]).addmm_(dup, to_up)
+        return gradient, dx, dto_gate, dto_up, dto_down

@@ -7,13 +7,15 @@ Shape suffixes: `_N` trained tokens, `_C` constrained ones (the first C), `V` vo
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from scalinginter.train.batch import Constraints, MicroBatch
 
-CHUNK_ELEMENTS = 1 << 23  # logits whose entropy is worked out at once where no gradient is needed
+# Logits worked on at once: on a CPU they stay in its cache, elsewhere the bound is on memory.
+CPU_ELEMENTS, ELEMENTS = 1 << 18, 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +83,40 @@ def _free(logits: Tensor, targets_N: Tensor, entropy_gradient: bool) -> tuple[Te
     if entropy_gradient:
         logprobs = logits.log_softmax(-1)
         return _pick(logprobs, targets_N), -(logprobs.exp() * logprobs).sum(-1)
-    normaliser = logits.logsumexp(-1)
-    logprobs_N = _pick(logits, targets_N) - normaliser
-    with torch.no_grad():
-        rows = max(1, CHUNK_ELEMENTS // logits.shape[-1])
-        entropy = torch.cat([_entropy(chunk) for chunk in logits.split(rows)])
-    return logprobs_N, entropy
+    return _Scores.apply(logits, targets_N)  # type: ignore[return-value]
+
+
+class _Scores(torch.autograd.Function):
+    """Log-probs of the targets and entropies, some rows at a time; entropies have no gradient.
+
+    d logprob[t] / d logits = onehot(t) - softmax(logits).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+        probs = torch.empty_like(logits)
+        logprobs_N, entropy_N = logits.new_empty(2, len(logits))
+        elements = CPU_ELEMENTS if logits.device.type == "cpu" else ELEMENTS
+        rows = max(1, elements // logits.shape[-1])
+        for start in range(0, len(logits), rows):
+            at = slice(start, start + rows)
+            logprobs = logits[at].log_softmax(-1)
+            logprobs_N[at] = _pick(logprobs, targets_N[at])
+            torch.exp(logprobs, out=probs[at])
+            entropy_N[at] = -torch.linalg.vecdot(probs[at], logprobs)
+        ctx.save_for_backward(probs, targets_N)
+        ctx.mark_non_differentiable(entropy_N)
+        return logprobs_N, entropy_N
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        probs, targets_N = ctx.saved_tensors
+        gradient_N = gradients[0].unsqueeze(1)
+        return (probs * -gradient_N).scatter_add_(1, targets_N.unsqueeze(1), gradient_N), None
 
 
 def _pick(values: Tensor, index_N: Tensor) -> Tensor:
     return values.gather(1, index_N.unsqueeze(1)).squeeze(1)
-
-
-def _entropy(logits: Tensor) -> Tensor:
-    logprobs = logits.log_softmax(-1)
-    return -(logprobs.exp() * logprobs).sum(-1)
 
 
 def _constrained(logits_C: Tensor, constraints: Constraints) -> tuple[Tensor, Tensor]:
