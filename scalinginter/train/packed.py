@@ -9,6 +9,7 @@ Shape suffixes: `_T` packed tokens, `_S` slots of all buckets.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,9 @@ class PackedLayout:
         device: torch.device | str = "cpu",
     ) -> None:
         self._prefix_lengths, self._rows, self._device = prefix_lengths, rows, device
-        starts = np.concatenate([[0], np.cumsum([*prefix_lengths, *(n for _, n in rows)])])
+        starts = list(accumulate([*prefix_lengths, *(n for _, n in rows)], initial=0))
         lengths = [n + (prefix_lengths[p] if p >= 0 else 0) for p, n in rows]
-        self.row_lengths: list[int] = [int(length) for length in lengths]
+        self.row_lengths: list[int] = lengths
         prompts = [_span(start, n) for start, n in zip(starts, prefix_lengths, strict=False)]
         own = [_span(start, n) for (_, n), start in zip(rows, starts[len(prompts) :], strict=False)]
         self.spans = [  # per row: where its prompt and its own ids are
@@ -149,7 +150,7 @@ class _Buckets:
 
 
 def _span(start: int, length: int) -> slice:
-    return slice(int(start), int(start) + length)
+    return slice(start, start + length)
 
 
 def _cut(lengths: np.ndarray) -> list[tuple[int, int]]:

@@ -79,6 +79,23 @@ def test_the_common_part_is_read_apart(monkeypatch):
     assert lengths == [(4, 37 - 30), (2, 30)]  # own keys of four rows; common ones of two groups
 
 
+def test_a_common_beginning_that_this_pass_computes_is_read_up_to_there_only(monkeypatch):
+    monkeypatch.setattr(layout, "_COMMON_US", 0.0)
+    monkeypatch.setattr(layout, "_CALL_US", 1e9)
+    answers = []
+    for common in ([], [([0, 1], 30)]):
+        cache, _, source = fill([(20, [1, 1])], False, 1, 0)
+        plan = Round(common=common)
+        plan.add(0, 20, [0] * 12)
+        plan.share(1, 20, 0, 10)  # slot 1 has the first ten of them too, and goes on from there
+        plan.add(1, 30, [0] * 9)
+        query = torch.randn(1, HEADS, 21, SIZE, generator=source)
+        key, value = torch.randn(2, 1, KEY_HEADS, 21, SIZE, generator=source)
+        made = SlotLayout(cache, plan, CPU)
+        answers.append(made.attend(0, query, key, value, scaling=0.3, sliding_window=None))
+    torch.testing.assert_close(*answers, atol=1e-5, rtol=1e-4)
+
+
 def test_a_row_without_company_keeps_the_others_from_sharing(monkeypatch):
     monkeypatch.setattr(layout, "_COMMON_US", 0.0)
     cache, plan, _ = fill([(30, [5, 7])], False, 1, 0)
