@@ -149,6 +149,8 @@ def compare(args: argparse.Namespace, horizon: int) -> dict:
         sys.exit(f"not the same work: {trl} and {ours}")
     return {
         "horizon": horizon,
+        "size": args.size,
+        "equal_answers": args.equal_answers,
         "medians": {"trl": trl, "ours": ours},
         "ratio": ours["cpu_s"] / trl["cpu_s"],
         "ratio_per_generated_token": trl["rate"] / ours["rate"],
@@ -177,16 +179,22 @@ def cpu_model() -> str:
     return names[0] if names else platform.processor()
 
 
-def write(path: Path, results: list[dict]) -> None:
-    record = {
+def write(path: Path, result: dict) -> None:
+    """Put a result in the place of the last one of its kind; the others stay."""
+
+    def kind(of: dict) -> tuple:
+        return of["size"], of["equal_answers"], of["horizon"]
+
+    record = rounded(result) | {
         "date": datetime.date.today().isoformat(),
         "machine": {"cpu": cpu_model(), "cores": os.cpu_count()},
         "python": platform.python_version(),
         "command": shlex.join(["python", "benchmarks/trl_comparison.py", *sys.argv[1:]]),
-        "results": [rounded(result) for result in results],
     }
+    kept = json.loads(path.read_text())["results"] if path.exists() else []
+    results = sorted([record, *(old for old in kept if kind(old) != kind(record))], key=kind)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=2) + "\n")
+    path.write_text(json.dumps({"results": results}, indent=1) + "\n")
 
 
 def rounded(value):
@@ -208,11 +216,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=BASELINE)
     args = parser.parse_args()
     WORK.mkdir(exist_ok=True)
-    results = []
     for horizon in map(int, args.horizon.split(",")):
-        results.append(compare(args, horizon))
-        show(results[-1])
-        write(args.out, results)
+        result = compare(args, horizon)
+        show(result)
+        write(args.out, result)
 
 
 if __name__ == "__main__":

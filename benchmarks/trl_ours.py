@@ -151,8 +151,8 @@ def count_forwarded(model) -> list[int]:
 def measure(trainer: TimedTrainer, steps: int, counted: list[int], lockstep: bool) -> None:
     """Take the steps and print a record of each; in lockstep, one per line of standard input."""
     for step in range(1, steps + 1):
-        if lockstep:
-            sys.stdin.readline()
+        if lockstep and not sys.stdin.readline():
+            sys.exit("the comparison ended")
         counted[0] = 0
         engine, learner = trainer.stack.engine.stats.forwarded_tokens, trainer.learner
         updated = learner.forward_tokens

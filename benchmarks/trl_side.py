@@ -116,8 +116,8 @@ class Clock(TrainerCallback):
         self.lockstep = False
 
     def on_step_begin(self, args, state, control, **kwargs):
-        if self.lockstep:
-            sys.stdin.readline()
+        if self.lockstep and not sys.stdin.readline():
+            sys.exit("the comparison ended")
         self.trainer.counted[0] = 0
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
