@@ -213,9 +213,13 @@ class Trainer:
 
 def _refuse_a_step_without_episodes(step: int, collection: Collection) -> None:
     """A step whose every episode failed spends no budget: going on would never end."""
-    failed = [t for t in collection.trajectories if t.stop.is_failure]
-    if len(failed) == len(collection.trajectories):
-        first = failed[0]
+    first = collection.trajectories[0]
+    if not any(t.turns or t.stop.is_failure for t in collection.trajectories):
+        raise RunFailedError(
+            f"no episode of step {step + 1} could take a turn: every prompt, with room for an "
+            f"answer, is longer than rollout.max_context ({first.stop}); raise rollout.max_context"
+        )
+    if all(t.stop.is_failure for t in collection.trajectories):
         raise RunFailedError(
             f"every episode of step {step + 1} failed, retries included. The first one, on task "
             f"{first.task.id}, ended with {first.stop}: {first.error}"

@@ -222,6 +222,12 @@ def test_an_evaluation_writes_its_figures_into_the_run(run_copy, capsys):
     assert list(figures["by_horizon"]) == ["1", "4"]
 
 
+def test_a_context_that_is_too_small_for_the_prompt_ends_the_run(toy_file, tmp_path, capsys):
+    path = toy_file(rollout__max_context=10)
+    assert main(["train", "--schedule", str(path), "--output", str(tmp_path / "x")]) == 1
+    assert "raise rollout.max_context" in capsys.readouterr().err
+
+
 def test_a_run_without_a_single_episode_ends_with_what_went_wrong(toy_file, tmp_path, capsys):
     from scalinginter.env.registry import make
 
