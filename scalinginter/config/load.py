@@ -63,12 +63,16 @@ def resolve(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Merge mappings key by key. A block that names its `kind` replaces the whole block below."""
+    """Merge mappings key by key.
+
+    A block that names its `kind`, or another `id`, replaces the whole block below it.
+    """
     merged = dict(base)
     for key, value in top.items():
         below = merged.get(key)
         both = isinstance(below, dict) and isinstance(value, dict)
-        merged[key] = merge(below, value) if both and "kind" not in value else value
+        replaces = both and ("kind" in value or value.get("id", below.get("id")) != below.get("id"))
+        merged[key] = merge(below, value) if both and not replaces else value
     return merged
 
 

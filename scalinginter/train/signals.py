@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks for a checkpoint, the second ends the process at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first asks for a checkpoint, the second ends at once."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ class StopSignal:
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignal":
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._old[number] = signal.signal(number, self._handle)
         return self
 

@@ -49,6 +49,11 @@ def test_a_block_with_a_kind_replaces_the_whole_block():
     assert merged == {"h": {"kind": "linear", "start": 1}}
 
 
+def test_another_environment_does_not_inherit_the_parameters_of_the_first():
+    merged = merge({"e": {"id": "a", "params": {"x": 1}}}, {"e": {"id": "b"}})
+    assert merged == {"e": {"id": "b"}}
+
+
 def test_an_override_reaches_into_a_list():
     data = {"a": {"b": [1, 2, 3]}}
     apply_overrides(data, ["a.b.1=7"])
