@@ -104,7 +104,8 @@ def build(cls: type[TextEnv], name: str, params: dict[str, Any]) -> TextEnv:
 def register_gymnasium() -> None:
     """Make `gymnasium.make("scalinginter/<id>-v0")` work for every environment.
 
-    gymnasium calls this by itself where the package is installed (entry point `gymnasium.envs`).
+    Importing `scalinginter.env.gym` calls it; older versions of gymnasium do so by themselves where
+    the package is installed (entry point `gymnasium.envs`).
     """
     import gymnasium
 
