@@ -19,7 +19,7 @@ CostUnit = Literal["turns", "generated_tokens", "forward_tokens", "seconds", "st
 class Section(BaseModel):
     """A part of a recipe: frozen, strict about types, closed to unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class FixedHorizon(Section):
@@ -288,7 +288,7 @@ class TrackConfig(Section):
 class Recipe(Section):
     """One training run."""
 
-    name: str = "run"
+    name: Annotated[str, Field(pattern=r"^[^/.][^/]*$")] = "run"  # part of folder names
     seed: NonNegativeInt = 0
     environment: EnvironmentConfig
     horizon: HorizonConfig

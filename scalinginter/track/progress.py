@@ -29,7 +29,7 @@ _FIGURES = (
     ("horizon/max_turns", "horizon", "horizon", False),
     ("rollout/success", "success", "success", False),
     ("reward/mean", "reward", "reward", False),
-    ("rollout/truncated_share", "cut", "cut by the horizon", True),
+    ("rollout/truncated_share", "cut", "cut by a limit", True),
 )
 
 

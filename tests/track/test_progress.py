@@ -30,8 +30,7 @@ def test_a_step_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("coin scaled") as progress:
         progress.update(3, FIGURES, 0.25)
     assert capsys.readouterr().out == (
-        "coin scaled  step 3  horizon 10  success 0.41  reward 0.44  cut by the horizon 22%"
-        "  25% done\n"
+        "coin scaled  step 3  horizon 10  success 0.41  reward 0.44  cut by a limit 22%  25% done\n"
     )
 
 
@@ -117,8 +116,7 @@ def test_a_comparison_shows_what_the_journals_say(
         progress.refresh()
     assert capsys.readouterr().out.splitlines() == [
         "scaled/seed0  eval at step 4:  success 0.50",
-        "scaled/seed0  step 4  horizon 10  success 0.41  reward 0.44  cut by the horizon 22%"
-        "  40% done",
+        "scaled/seed0  step 4  horizon 10  success 0.41  reward 0.44  cut by a limit 22%  40% done",
     ]
 
 
