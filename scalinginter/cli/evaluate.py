@@ -1,6 +1,7 @@
 """`eval`: how good a policy is on held-out tasks, at one or several horizons."""
 
 import argparse
+import os
 from pathlib import Path
 
 from scalinginter.cli.options import int_list
@@ -94,6 +95,9 @@ def _policy_folder(folder: Path) -> tuple[Path, Path | None]:
 
 def _output(options: argparse.Namespace) -> Path | None:
     if options.output:
-        return Path(options.output)
+        path = Path(options.output)
+        if path.is_dir() or not os.access(path.parent, os.W_OK):
+            raise UserError(f"--output {path}: cannot be written; name a file in a writable folder")
+        return path
     folder = Path(options.checkpoint) if options.checkpoint else None
     return folder / "evaluation.json" if folder and (folder / "checkpoints").is_dir() else None

@@ -156,6 +156,12 @@ def test_an_evaluation_of_a_damaged_checkpoint_is_refused(refusal, run_copy):
     assert "is damaged" in refusal("eval", "--checkpoint", folder)
 
 
+def test_an_output_of_an_evaluation_that_cannot_be_written_is_refused_first(refusal, run_copy):
+    output = run_copy / "no" / "such" / "file.json"
+    error = refusal("eval", "--checkpoint", run_copy, "--output", output)
+    assert "cannot be written" in error
+
+
 def test_an_evaluation_of_nothing_is_refused(refusal, tmp_path):
     assert "is neither a run" in refusal("eval", "--checkpoint", tmp_path)
 
