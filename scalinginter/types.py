@@ -65,6 +65,21 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the agent may call, as OpenAI's function schema has it, and the action that a
+    call of it means.
+
+        Tool("search", "Find documents", {"type": "object", "properties":
+             {"query": {"type": "string"}}, "required": ["query"]}, "search[{query}]")
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]  # JSON schema of an object
+    template: str  # the action's text; "{query}" stands for the argument `query`
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """What an engine answers to one request. The four tuples have one length."""
 

@@ -6,10 +6,22 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
-from scalinginter.types import Task
+from scalinginter.types import Task, Tool
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
+ACT = Tool(
+    "act",
+    "Take one action.",
+    {
+        "type": "object",
+        "properties": {"action": {"type": "string", "description": "the action, as text"}},
+        "required": ["action"],
+    },
+    "{action}",
+)
+"""The tool of environments that have no functions of their own: it takes the action as text."""
 
 
 class TextEnv(gymnasium.Env[str, str]):
@@ -57,6 +69,20 @@ class TextEnv(gymnasium.Env[str, str]):
     def admissible_actions(self) -> list[str] | None:
         """Return the actions that are accepted now, in a fixed order, or None if unknown."""
         return None
+
+    def tools(self) -> Sequence[Tool]:
+        """Return the functions that stand for actions in the formats `tool_call`, `tags`, `code`.
+
+        Fixed for an instance. Every action that matters can be reached through them: filling a
+        tool's template with its arguments gives the text that `step` takes. Default: `act(action)`.
+        """
+        return (ACT,)
+
+    @property
+    def rules(self) -> str:
+        """What the agent is told where the tools say how to act: the instructions without the
+        grammar of actions. Default: the instructions, for `act` takes that grammar."""
+        return self.instructions
 
     def expert_plan(self) -> list[str] | None:
         """Return actions that solve the task from its start, or None if there is no expert.
