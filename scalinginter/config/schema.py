@@ -152,7 +152,7 @@ class ModelConfig(Section):
 class ChatConfig(Section):
     """How text becomes prompts and answers become actions."""
 
-    format: Literal["plain", "react"] = "plain"
+    format: Literal["plain", "react", "tool_call", "tags", "code"] = "plain"
     constrain_to_admissible: bool = False  # only admissible actions can be generated (plain only)
     show_turns_left: bool = False
 

@@ -27,6 +27,15 @@ class Observation:
     admissible: tuple[str, ...] | None  # accepted actions; None: unknown, not wanted, or over
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the start of an episode gave."""
+
+    instructions: str  # the rules and the grammar of actions
+    rules: str  # without the grammar, for answers that call tools
+    first: Observation
+
+
 def make_env(reference: str, params: dict[str, Any]) -> TextEnv:
     """Make an environment from a registry id or from "module:Class".
 
@@ -59,18 +68,18 @@ class EnvHost:
         self._episodes: dict[int, _Episode] = {}
         self._idle = [make_env(reference, params)]
 
-    def open(self, session: int, task: Task, seed: int, horizon: int) -> tuple[str, Observation]:
-        """Start an episode; return the instructions and the first observation."""
+    def open(self, session: int, task: Task, seed: int, horizon: int) -> Opening:
+        """Start an episode."""
         options = {"task": task, "horizon": horizon}
         try:
             env = self._idle.pop() if self._idle else make_env(self._reference, self._params)
             text, _ = env.reset(seed=seed, options=options)
-            instructions = env.instructions
             first = self._checked(env, text, 0.0, False, False, False)
+            opening = Opening(env.instructions, env.rules, first)
         except (Exception, SystemExit) as error:
             raise self._failure(error, f"reset of task {task.id!r}") from error
         self._episodes[session] = _Episode(env)
-        return instructions, first
+        return opening
 
     def step(self, session: int, action: str) -> Observation:
         """Act once."""

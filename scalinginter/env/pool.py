@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from scalinginter.env.host import EnvHost, Observation, make_env
+from scalinginter.env.host import EnvHost, Observation, Opening, make_env
 from scalinginter.env.remote import NotSentError, WorkerProcess
 from scalinginter.env.worker import unpack
 from scalinginter.errors import EnvironmentFailure
@@ -15,14 +15,18 @@ from scalinginter.types import Task
 CLOSE_TIMEOUT_S = 0.5  # then the workers that are still there are killed
 CLOSE_POLL_S = 0.005
 
-__all__ = ["EnvPool", "EnvSession", "Observation"]
+__all__ = ["EnvPool", "EnvSession", "Observation", "Opening"]
 
 
 class EnvSession(ABC):
     """One episode. `close` it when it is over, whatever happened; closing twice is fine."""
 
-    instructions: str  # what the agent is told once
-    first: Observation  # what the reset gave
+    opening: Opening
+
+    @property
+    def first(self) -> Observation:
+        """What the reset gave."""
+        return self.opening.first
 
     @abstractmethod
     async def step(self, action: str) -> Observation:
@@ -39,7 +43,7 @@ class _InlineSession(EnvSession):
     def __init__(self, host: EnvHost, key: int, task: Task, seed: int, horizon: int) -> None:
         self._host = host
         self._key = key
-        self.instructions, self.first = host.open(key, task, seed, horizon)
+        self.opening = host.open(key, task, seed, horizon)
 
     async def step(self, action: str) -> Observation:
         return self._host.step(self._key, action)
@@ -56,8 +60,8 @@ class _RemoteSession(EnvSession):
         self._worker = worker
         self._key = key
         self._open = True
-        self.instructions = opened[0]
-        self.first = unpack(opened[1])
+        instructions, rules, first = opened
+        self.opening = Opening(instructions, rules, unpack(first))
 
     async def step(self, action: str) -> Observation:
         return unpack(await self._pool._step(self._worker, self._key, action))
@@ -107,8 +111,9 @@ class EnvPool:
         self._keys = itertools.count()
         self._pending = 0
         self._closed = False
-        inline = make_env(env_id, params).isolation == "inline"
-        self._host = EnvHost(**self._greeting) if inline else None
+        env = make_env(env_id, params)
+        self.env_id, self.tools = env_id, tuple(env.tools())
+        self._host = EnvHost(**self._greeting) if env.isolation == "inline" else None
 
     @property
     def pending(self) -> int:

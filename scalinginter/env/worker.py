@@ -66,8 +66,8 @@ def main(descriptor: int, parent: int) -> None:
 
 
 def _open(host: EnvHost, session: int, task: list[Any], seed: int, horizon: int) -> list[Any]:
-    instructions, first = host.open(session, Task(*task), seed, horizon)
-    return [instructions, pack(first)]
+    opening = host.open(session, Task(*task), seed, horizon)
+    return [opening.instructions, opening.rules, pack(opening.first)]
 
 
 def _send(stream: Any, answer: dict[str, Any]) -> None:

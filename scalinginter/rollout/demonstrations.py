@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from scalinginter.chat.action import INSTRUCTIONS
+from scalinginter.chat.action import AnswerFormat
+from scalinginter.chat.formats import answer_format
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig
 from scalinginter.engine.base import Constraint
@@ -10,18 +11,19 @@ from scalinginter.env.base import TextEnv
 from scalinginter.errors import UserError
 from scalinginter.types import Completion, FinishReason, StopReason, Task, Trajectory, Turn
 
-ANSWERS = {"plain": "{action}", "react": "Thought: The next step is clear.\nAction: {action}"}
-"""How an expert's action is written in each format."""
-
 
 def demonstrate(
     env: TextEnv, tasks: Sequence[Task], renderer: Renderer, chat: ChatConfig, max_context: int
 ) -> list[Trajectory]:
     """Play the expert plan of each task. Plans that do not fit `max_context` tokens are left out.
 
-    Raises `UserError` if the environment has no expert.
+    Raises `UserError` if the environment has no expert, or actions that the form of answers cannot
+    express.
     """
-    played = [_demonstrate(env, task, renderer, chat) for task in tasks]
+    if not tasks:
+        return []
+    form = answer_format(chat.format, env.tools(), tasks[0].environment)
+    played = [_demonstrate(env, task, renderer, chat, form) for task in tasks]
     return [t for t in played if _num_tokens(t) <= max_context]
 
 
@@ -29,7 +31,9 @@ def _num_tokens(trajectory: Trajectory) -> int:
     return sum(len(t.context_ids) + len(t.completion.token_ids) for t in trajectory.turns)
 
 
-def _demonstrate(env: TextEnv, task: Task, renderer: Renderer, chat: ChatConfig) -> Trajectory:
+def _demonstrate(
+    env: TextEnv, task: Task, renderer: Renderer, chat: ChatConfig, form: AnswerFormat
+) -> Trajectory:
     observation, _ = env.reset(seed=0, options={"task": task})
     first = observation
     plan = env.expert_plan()
@@ -38,15 +42,17 @@ def _demonstrate(env: TextEnv, task: Task, renderer: Renderer, chat: ChatConfig)
             f"environment {task.environment!r} has no expert plan for task {task.id!r}; "
             "set sft.num_demonstrations: 0"
         )
-    rules = f"{env.instructions}\n{INSTRUCTIONS[chat.format]}".strip()
     shown = _shown(observation, chat, len(plan))
     context = renderer.opening(
-        [{"role": "system", "content": rules}, {"role": "user", "content": shown}]
+        [
+            {"role": "system", "content": form.briefing(env.instructions, env.rules)},
+            {"role": "user", "content": shown},
+        ]
     )
     turns: list[Turn] = []
     success = False
     for number, action in enumerate(plan):
-        text = ANSWERS[chat.format].format(action=action)
+        text = _written(form, action, task)
         trie = _trie(env, renderer, chat)
         completion = _imitated(renderer, text, trie)
         observation, reward, terminated, _, info = env.step(action)
@@ -66,6 +72,20 @@ def _demonstrate(env: TextEnv, task: Task, renderer: Renderer, chat: ChatConfig)
         success=success,
         first_observation=first,
     )
+
+
+def _written(form: AnswerFormat, action: str, task: Task) -> str:
+    """The expert's action in the form of answers; it must come out of it again."""
+    try:
+        text = form.write(action)
+    except ValueError as error:
+        raise UserError(f"chat.format does not suit {task.environment!r}: {error}") from error
+    if form.parse(text).action != action:
+        raise UserError(
+            f"chat.format does not suit {task.environment!r}: the action {action[:80]!r} is not "
+            "read back from an answer of that form; choose tool_call"
+        )
+    return text
 
 
 def _shown(observation: str, chat: ChatConfig, turns_left: int) -> str:

@@ -3,11 +3,11 @@
 import asyncio
 from dataclasses import dataclass, replace
 
-from scalinginter.chat.action import HELP, INSTRUCTIONS, PARSERS
+from scalinginter.chat.formats import answer_format
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig, RolloutConfig
 from scalinginter.engine.base import Constraint, Engine, GenerateRequest
-from scalinginter.env.pool import EnvPool, EnvSession, Observation
+from scalinginter.env.pool import EnvPool, EnvSession, Observation, Opening
 from scalinginter.errors import EngineFailure, EnvironmentFailure
 from scalinginter.seeds import derive
 from scalinginter.types import Completion, FinishReason, StopReason, Task, Trajectory, Turn
@@ -39,9 +39,10 @@ class EpisodeRunner:
         chat: ChatConfig,
         limits: RolloutConfig,
     ) -> None:
+        """Raises `UserError` if the form of answers does not suit the environment."""
         self.pool, self.engine, self.renderer = pool, engine, renderer
         self.chat, self.limits = chat, limits
-        self._parse = PARSERS[chat.format]
+        self.format = answer_format(chat.format, pool.tools, pool.env_id)
 
     async def run(self, spec: EpisodeSpec) -> Trajectory:
         """Play one episode. Never raises for a failure of environment or engine: it is data.
@@ -90,12 +91,12 @@ class EpisodeRunner:
             error=error,
         )
 
-    def opening(self, session: EnvSession, turns_left: int) -> list[dict[str, str]]:
+    def messages(self, opening: Opening, turns_left: int) -> list[dict[str, str]]:
         """Return the messages that open an episode."""
-        rules = f"{session.instructions}\n{INSTRUCTIONS[self.chat.format]}".strip()
+        told = self.format.briefing(opening.instructions, opening.rules)
         return [
-            {"role": "system", "content": rules},
-            {"role": "user", "content": self.with_turns_left(session.first.text, turns_left)},
+            {"role": "system", "content": told},
+            {"role": "user", "content": self.with_turns_left(opening.first.text, turns_left)},
         ]
 
     def with_turns_left(self, observation: str, turns_left: int) -> str:
@@ -109,10 +110,6 @@ class EpisodeRunner:
         if not self.chat.constrain_to_admissible or not observation.admissible:
             return None
         return self.renderer.constrain(observation.admissible)
-
-    def parse(self, text: str) -> str | None:
-        """Return the action that a completion names, or None."""
-        return self._parse(text)
 
 
 class _Play:
@@ -131,7 +128,7 @@ class _Play:
         runner, spec, limits = self.runner, self.spec, self.runner.limits
         self.session = await runner.pool.open(spec.task, seed=spec.env_seed, horizon=spec.horizon)
         observation = self.session.first
-        messages = runner.opening(self.session, spec.horizon)
+        messages = runner.messages(self.session.opening, spec.horizon)
         appended = runner.renderer.opening(messages)
         context: list[int] = []
         forked = False
@@ -197,12 +194,14 @@ class _Play:
         """Send the action; an answer without one gets help and costs the turn all the same."""
         assert self.session is not None
         text = self.runner.renderer.decode(completion.token_ids)
-        action = self.runner.parse(text)
-        if action is None:
-            help_text = HELP[self.runner.chat.format]
-            after = replace(before, text=help_text, reward=0.0, terminated=False, truncated=False)
+        answer = self.runner.format.parse(text)
+        if answer.action is None:
+            after = replace(before, text=answer.note, reward=0.0, terminated=False, truncated=False)
         else:
-            after = await self.session.step(action)
+            after = await self.session.step(answer.action)
+            if answer.note:
+                after = replace(after, text=f"{after.text}\n{answer.note}")
+        action = answer.action
         self.num_parse_failures = self.num_parse_failures + 1 if action is None else 0
         self.num_generated += len(completion.token_ids)
         record = Turn(

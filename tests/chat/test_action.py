@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalinginter.chat.action import HELP, INSTRUCTIONS, PARSERS, parse_plain, parse_react
+from scalinginter.chat.action import Plain, ReAct
 
 ROOT = Path(__file__).parents[2]
 ACTIONS = st.text(min_size=1).filter(
@@ -13,10 +13,27 @@ ACTIONS = st.text(min_size=1).filter(
 )
 
 
+PLAIN, REACT = Plain([]), ReAct([])
+
+
+def parse_plain(text):
+    return PLAIN.parse(text).action
+
+
+def parse_react(text):
+    return REACT.parse(text).action
+
+
 @given(st.text())
-def test_parsing_never_raises_and_never_gives_an_empty_action(text):
-    actions = [parse(text) for parse in PARSERS.values()]
+def test_an_action_of_text_is_stripped_and_never_empty(text):
+    actions = [form.parse(text).action for form in (PLAIN, REACT)]
     assert all(action is None or action == action.strip() != "" for action in actions)
+
+
+@pytest.mark.parametrize("form", [PLAIN, REACT])
+def test_thoughts_before_the_answer_are_not_taken_for_the_action(form):
+    thought = "<think>\nAction: jump\n</think>\n"
+    assert form.parse(thought + form.write("get log")).action == "get log"
 
 
 @given(ACTIONS)
@@ -26,13 +43,9 @@ def test_pitfall_28_a_plain_action_is_accepted_as_it_is(action):
 
 @given(st.text(st.characters(exclude_characters=":", codec="utf-8")), ACTIONS)
 def test_pitfall_28_an_answer_in_the_form_of_the_instructions_is_accepted(thought, action):
-    answer = INSTRUCTIONS["react"].split("in this form:\n")[1]
+    answer = ReAct.instructions.split("in this form:\n")[1]
     answer = answer.replace("what you think", thought).replace("the action you take", action)
     assert parse_react(answer) == action
-
-
-def test_pitfall_28_instructions_and_help_exist_for_every_format():
-    assert set(INSTRUCTIONS) == set(HELP) == set(PARSERS)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_an_episode_gives_instructions_first_observation_and_steps(name: str) ->
     async def scenario() -> list[Any]:
         async with open_pool(name, admissible=True) as pool:
             session = await start(pool, start_at=4, seed=7)
-            return [session.instructions, session.first, await session.step("win")]
+            return [session.opening.instructions, session.first, await session.step("win")]
 
     assert run(scenario()) == [
         "say anything",
