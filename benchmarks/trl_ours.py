@@ -30,7 +30,7 @@ from scalinginter.env.registry import BUILTIN
 from scalinginter.env.toy import ToyForced
 from scalinginter.model.load import save_policy
 from scalinginter.model.tiny import make_tokenizer
-from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
+from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, make_catalog
 from scalinginter.track.journal import Journal
 from scalinginter.train.checkpoint import CheckpointStore
 from scalinginter.train.learner import Learner
@@ -226,8 +226,9 @@ def main() -> None:
     torch.set_num_threads(recipe.model.num_threads)
     seed_torch(recipe)
     with StopSignal() as stop, Journal(run_dir) as journal:
-        policy = load_recipe_policy(recipe)
-        stack = RolloutStack(recipe, policy)
+        env = make_catalog(recipe)
+        policy = load_recipe_policy(recipe, env)
+        stack = RolloutStack(recipe, policy, env)
         stack.engine = FullLength(stack.engine)
         algorithm = make_algorithm(recipe.algorithm)
         learner = Learner(policy, recipe.train, algorithm, make_accelerator(recipe), args.steps)

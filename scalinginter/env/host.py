@@ -3,13 +3,16 @@
 import math
 import numbers
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from scalinginter.env import registry
-from scalinginter.env.base import TextEnv
-from scalinginter.errors import EnvironmentFailure
+from scalinginter.env.base import Split, TextEnv
+from scalinginter.errors import EnvironmentFailure, UserError
 from scalinginter.types import Task
+
+T = TypeVar("T")
 
 REWARD_TOLERANCE = 1e-6  # rounding of a sum of rewards that should end at exactly 0 or 1
 MAX_IDLE = 256  # instances kept for the next episode
@@ -34,6 +37,20 @@ class Opening:
     instructions: str  # the rules and the grammar of actions
     rules: str  # without the grammar, for answers that call tools
     first: Observation
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertEpisode:
+    """What the expert of an environment did on one task, and what came back."""
+
+    opening: Opening
+    plan: tuple[str, ...]
+    observations: tuple[Observation, ...]  # one per action that was played
+
+    @property
+    def success(self) -> bool:
+        """Whether the last action reached the goal."""
+        return bool(self.observations) and self.observations[-1].success
 
 
 def make_env(reference: str, params: dict[str, Any]) -> TextEnv:
@@ -72,7 +89,7 @@ class EnvHost:
         """Start an episode."""
         options = {"task": task, "horizon": horizon}
         try:
-            env = self._idle.pop() if self._idle else make_env(self._reference, self._params)
+            env = self._take()
             text, _ = env.reset(seed=seed, options=options)
             first = self._checked(env, text, 0.0, False, False, False)
             opening = Opening(env.instructions, env.rules, first)
@@ -103,12 +120,58 @@ class EnvHost:
         if episode is not None and len(self._idle) < MAX_IDLE:
             self._idle.append(episode.env)
 
+    def tasks(self, split: Split) -> list[Task]:
+        """Return the tasks of a split. Like `corpus` and `expert` it lets a `UserError` through:
+        a missing package or file is for the user to mend."""
+        return self._ask(f"tasks({split!r})", lambda env: _checked_tasks(env.tasks(split)))
+
+    def corpus(self) -> list[str]:
+        """Return the environment's texts."""
+        return self._ask("corpus()", lambda env: list(env.corpus()))
+
+    def expert(self, task: Task) -> ExpertEpisode | None:
+        """Play the expert plan of a task; None if there is no plan."""
+        return self._ask(expert_call(task), lambda env: self._play_expert(env, task))
+
     def shutdown(self) -> None:
         """Close every instance."""
         for env in [*self._idle, *(episode.env for episode in self._episodes.values())]:
             env.close()
         self._idle.clear()
         self._episodes.clear()
+
+    def _take(self) -> TextEnv:
+        return self._idle.pop() if self._idle else make_env(self._reference, self._params)
+
+    def _ask(self, what: str, question: Callable[[TextEnv], T]) -> T:
+        try:
+            env = self._take()
+            answer = question(env)
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._failure(error, what) from error
+        self._idle.append(env)
+        return answer
+
+    def _play_expert(self, env: TextEnv, task: Task) -> ExpertEpisode | None:
+        text, _ = env.reset(seed=0, options={"task": task})
+        plan = env.expert_plan()
+        if plan is None:
+            return None
+        first = self._checked(env, text, 0.0, False, False, False)
+        observations: list[Observation] = []
+        total = 0.0
+        for action in plan:
+            text, reward, terminated, truncated, info = env.step(action)
+            reward = _checked_reward(reward, total)
+            total += reward
+            flags = terminated, truncated, bool(info.get("success", False))
+            observations.append(self._checked(env, text, reward, *flags))
+            if terminated:
+                break
+        opening = Opening(env.instructions, env.rules, first)
+        return ExpertEpisode(opening, tuple(plan), tuple(observations))
 
     def _checked(
         self,
@@ -133,6 +196,19 @@ class EnvHost:
         place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
         message = f"{type(error).__name__}: {error}"[:500]
         return EnvironmentFailure(f"{self._reference} failed in {what}: {message} ({place})")
+
+
+def expert_call(task: Task) -> str:
+    """Name the call of `EnvHost.expert` in messages."""
+    return f"the expert's episode of task {task.id!r}"
+
+
+def _checked_tasks(tasks: Any) -> list[Task]:
+    listed = list(tasks)
+    for task in listed:
+        if not isinstance(task, Task):
+            raise TypeError(f"tasks are scalinginter.types.Task, got {task!r}"[:200])
+    return listed
 
 
 def _checked_reward(reward: object, total: float) -> float:

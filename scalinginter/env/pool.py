@@ -1,19 +1,14 @@
 """Many episodes of one environment at once, for an asyncio program."""
 
-import asyncio
 import itertools
-import time
 from abc import ABC, abstractmethod
 from typing import Any
 
 from scalinginter.env.host import EnvHost, Observation, Opening, make_env
-from scalinginter.env.remote import NotSentError, WorkerProcess
-from scalinginter.env.worker import unpack
+from scalinginter.env.remote import NotSentError, WorkerProcess, end_workers
+from scalinginter.env.worker import pack_task, unpack, unpack_opening
 from scalinginter.errors import EnvironmentFailure
 from scalinginter.types import Task
-
-CLOSE_TIMEOUT_S = 0.5  # then the workers that are still there are killed
-CLOSE_POLL_S = 0.005
 
 __all__ = ["EnvPool", "EnvSession", "Observation", "Opening"]
 
@@ -60,8 +55,7 @@ class _RemoteSession(EnvSession):
         self._worker = worker
         self._key = key
         self._open = True
-        instructions, rules, first = opened
-        self.opening = Opening(instructions, rules, unpack(first))
+        self.opening = unpack_opening(opened)
 
     async def step(self, action: str) -> Observation:
         return unpack(await self._pool._step(self._worker, self._key, action))
@@ -137,17 +131,10 @@ class EnvPool:
         if self._host is not None:
             self._host.shutdown()
         workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.finish()
-        deadline = time.monotonic() + CLOSE_TIMEOUT_S
-        while any(worker.failure is None for worker in workers) and time.monotonic() < deadline:
-            await asyncio.sleep(CLOSE_POLL_S)
-        for worker in workers:
-            worker.kill("the pool was closed")
+        await end_workers(workers, "the pool was closed")
 
     async def _open(self, key: int, task: Task, seed: int, horizon: int) -> EnvSession:
-        fields = [task.id, task.environment, dict(task.data), task.required_turns]
-        message = ("open", key, fields, seed, horizon)
+        message = ("open", key, pack_task(task), seed, horizon)
         while True:
             worker = self._place()
             worker.load += 1

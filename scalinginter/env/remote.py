@@ -9,13 +9,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalinginter.errors import EnvironmentFailure
+from scalinginter.errors import EnvironmentFailure, UserError
 
+CLOSE_TIMEOUT_S = 0.5  # then the workers that are still there are killed
+CLOSE_POLL_S = 0.005
 START_TIMEOUT_S = 120.0  # importing a heavy environment from a cold disk takes its time
 LOG_LIMIT = 1 << 20  # bytes of a worker's error output that are kept
 LAST_WORDS_S = 0.1  # between the end of a worker's stream and its burial
@@ -84,7 +87,7 @@ class WorkerProcess:
 
         Raises `EnvironmentFailure` when the environment fails, the worker dies, or the answer is
         later than `timeout_s` after the call was sent; `NotSentError` when the worker had worked
-        and died before the call was sent.
+        and died before the call was sent; `UserError` for what the environment tells the user.
         """
         self._follow_loop()
         if self.failure is not None:
@@ -201,6 +204,8 @@ class WorkerProcess:
         elif not call.future.done():
             if "error" in answer:
                 call.future.set_exception(EnvironmentFailure(answer["error"]))
+            elif "user_error" in answer:
+                call.future.set_exception(UserError(answer["user_error"]))
             else:
                 call.future.set_result(answer["ok"])
         self._dispatch_next()
@@ -232,6 +237,17 @@ class WorkerProcess:
             loop.add_writer(self._socket, self._on_writable)
         if self._current is not None:
             self._timer = loop.call_later(self._current.timeout_s, self._on_deadline)
+
+
+async def end_workers(workers: Sequence[WorkerProcess], reason: str) -> None:
+    """Let the workers close their environments and end; kill those that take too long."""
+    for worker in workers:
+        worker.finish()
+    deadline = time.monotonic() + CLOSE_TIMEOUT_S
+    while any(worker.failure is None for worker in workers) and time.monotonic() < deadline:
+        await asyncio.sleep(CLOSE_POLL_S)
+    for worker in workers:
+        worker.kill(reason)
 
 
 def _line(message: Any) -> bytes:

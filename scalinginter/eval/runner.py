@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalinginter.config.schema import EvalConfig
-from scalinginter.env.base import TextEnv
+from scalinginter.env.catalog import EnvCatalog
 from scalinginter.rollout.collect import Collector, CollectPlan
 from scalinginter.seeds import derive
 from scalinginter.types import Task, Trajectory
 
 
-def held_out_tasks(env: TextEnv, config: EvalConfig) -> Sequence[Task]:
+def held_out_tasks(env: EnvCatalog, config: EvalConfig) -> Sequence[Task]:
     """Return the tasks to evaluate on: `num_tasks` of the split, drawn by the evaluation's seed.
 
     Drawn, because the order of a split may alternate between kinds of tasks.

@@ -11,7 +11,7 @@ from rich.table import Table
 from scalinginter.config.schema import Recipe
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
-from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
+from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, make_catalog
 
 
 def sweep(
@@ -22,9 +22,10 @@ def sweep(
     Every horizon meets the same tasks and seeds. Returns 1 if every episode of a horizon failed.
     """
     torch.set_num_threads(recipe.model.num_threads)
-    policy = load_recipe_policy(recipe, path=None if policy_path is None else str(policy_path))
-    stack = RolloutStack(recipe, policy)
-    tasks = held_out_tasks(stack.env, recipe.eval)
+    env = make_catalog(recipe)
+    tasks = held_out_tasks(env, recipe.eval)
+    policy = load_recipe_policy(recipe, env, path=None if policy_path is None else str(policy_path))
+    stack = RolloutStack(recipe, policy, env)
     with asyncio.Runner() as runner:
         results = {}
         for horizon in horizons:

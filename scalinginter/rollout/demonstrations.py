@@ -1,28 +1,30 @@
 """The expert plays: trajectories to imitate, with the tokens that the policy would have sampled."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from scalinginter.chat.action import AnswerFormat
 from scalinginter.chat.formats import answer_format
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig
 from scalinginter.engine.base import Constraint
-from scalinginter.env.base import TextEnv
+from scalinginter.env.catalog import EnvCatalog
+from scalinginter.env.host import Observation
 from scalinginter.errors import UserError
 from scalinginter.types import Completion, FinishReason, StopReason, Task, Trajectory, Turn
 
 
 def demonstrate(
-    env: TextEnv, tasks: Sequence[Task], renderer: Renderer, chat: ChatConfig, max_context: int
+    env: EnvCatalog, tasks: Sequence[Task], renderer: Renderer, chat: ChatConfig, max_context: int
 ) -> list[Trajectory]:
     """Play the expert plan of each task. Plans that do not fit `max_context` tokens are left out.
 
     Raises `UserError` if the environment has no expert, or actions that the form of answers cannot
-    express.
+    express; `RunFailedError` if it fails.
     """
     if not tasks:
         return []
-    form = answer_format(chat.format, env.tools(), tasks[0].environment)
+    form = answer_format(chat.format, env.tools, tasks[0].environment)
     played = [_demonstrate(env, task, renderer, chat, form) for task in tasks]
     return [t for t in played if _num_tokens(t) <= max_context]
 
@@ -32,35 +34,29 @@ def _num_tokens(trajectory: Trajectory) -> int:
 
 
 def _demonstrate(
-    env: TextEnv, task: Task, renderer: Renderer, chat: ChatConfig, form: AnswerFormat
+    env: EnvCatalog, task: Task, renderer: Renderer, chat: ChatConfig, form: AnswerFormat
 ) -> Trajectory:
-    observation, _ = env.reset(seed=0, options={"task": task})
-    first = observation
-    plan = env.expert_plan()
-    if plan is None:
+    episode = env.expert(task)
+    if episode is None:
         raise UserError(
             f"environment {task.environment!r} has no expert plan for task {task.id!r}; "
             "set sft.num_demonstrations: 0"
         )
-    shown = _shown(observation, chat, len(plan))
+    plan, opening = episode.plan, episode.opening
+    shown = _shown(opening.first.text, chat, len(plan))
     context = renderer.opening(
         [
-            {"role": "system", "content": form.briefing(env.instructions, env.rules)},
+            {"role": "system", "content": form.briefing(opening.instructions, opening.rules)},
             {"role": "user", "content": shown},
         ]
     )
     turns: list[Turn] = []
-    success = False
-    for number, action in enumerate(plan):
+    for number, (before, after) in enumerate(pairwise([opening.first, *episode.observations])):
+        action = plan[number]
         text = _written(form, action, task)
-        trie = _trie(env, renderer, chat)
-        completion = _imitated(renderer, text, trie)
-        observation, reward, terminated, _, info = env.step(action)
-        turns.append(Turn(tuple(context), completion, text, action, observation, float(reward)))
-        success = bool(info.get("success", False))
-        context = renderer.extend(_shown(observation, chat, len(plan) - number - 1), True)
-        if terminated:
-            break
+        completion = _imitated(renderer, text, _trie(before, renderer, chat))
+        turns.append(Turn(tuple(context), completion, text, action, after.text, after.reward))
+        context = renderer.extend(_shown(after.text, chat, len(plan) - number - 1), True)
     return Trajectory(
         task=task,
         group_id=f"demonstration/{task.id}",
@@ -69,8 +65,8 @@ def _demonstrate(
         horizon=len(plan),
         turns=tuple(turns),
         stop=StopReason.TERMINATED,
-        success=success,
-        first_observation=first,
+        success=episode.success,
+        first_observation=opening.first.text,
     )
 
 
@@ -92,9 +88,9 @@ def _shown(observation: str, chat: ChatConfig, turns_left: int) -> str:
     return f"{observation}\nTurns left: {turns_left}" if chat.show_turns_left else observation
 
 
-def _trie(env: TextEnv, renderer: Renderer, chat: ChatConfig) -> Constraint | None:
-    admissible = env.admissible_actions() if chat.constrain_to_admissible else None
-    return renderer.constrain(admissible) if admissible else None
+def _trie(before: Observation, renderer: Renderer, chat: ChatConfig) -> Constraint | None:
+    wanted = before.admissible if chat.constrain_to_admissible else None
+    return renderer.constrain(wanted) if wanted else None
 
 
 def _imitated(renderer: Renderer, text: str, constraint: Constraint | None) -> Completion:

@@ -1,5 +1,6 @@
 """Everything between a recipe and an episode: engine, renderer, environments, collectors."""
 
+import asyncio
 from collections.abc import Callable
 
 import torch
@@ -9,22 +10,37 @@ from scalinginter.config.schema import Recipe
 from scalinginter.engine.base import Engine
 from scalinginter.engine.local import LocalEngine
 from scalinginter.engine.scripted import ScriptedEngine
+from scalinginter.env.catalog import EnvCatalog, Run
 from scalinginter.env.pool import EnvPool
-from scalinginter.env.registry import make
 from scalinginter.model.load import Policy, load_policy
 from scalinginter.rollout.collect import Collector
 from scalinginter.rollout.episode import EpisodeRunner
 from scalinginter.seeds import derive
 
 
+def make_catalog(recipe: Recipe, run: Run = asyncio.run) -> EnvCatalog:
+    """Make what answers for the recipe's environment: tasks, corpus, expert.
+
+    Raises `UserError` for an unknown environment and for wrong parameters.
+    """
+    environment = recipe.environment
+    return EnvCatalog(
+        environment.id,
+        environment.params,
+        reset_timeout_s=environment.reset_timeout_s,
+        want_admissible=recipe.chat.constrain_to_admissible,
+        run=run,
+    )
+
+
 class RolloutStack:
     """One engine; environment instances of their own for training and for evaluation."""
 
-    def __init__(self, recipe: Recipe, policy: Policy) -> None:
+    def __init__(self, recipe: Recipe, policy: Policy, env: EnvCatalog) -> None:
         self._recipe = recipe
         self._pools: list[EnvPool] = []
         self.renderer = Renderer.for_tokenizer(policy.tokenizer)
-        self.env = make(recipe.environment.id, **recipe.environment.params)  # for its task lists
+        self.env = env
         self.engine = make_engine(recipe, policy, self.renderer, self._pending)
 
     def collector(self) -> Collector:
@@ -47,6 +63,7 @@ class RolloutStack:
     async def aclose(self) -> None:
         """Stop the engine and the environments."""
         await self.engine.aclose()
+        await self.env.aclose()
         for pool in self._pools:
             await pool.aclose()
 
@@ -73,13 +90,16 @@ def make_engine(
     )
 
 
-def load_recipe_policy(recipe: Recipe, *, path: str | None = None) -> Policy:
-    """Load the recipe's policy, or the one saved at `path` (a folder)."""
+def load_recipe_policy(recipe: Recipe, env: EnvCatalog, *, path: str | None = None) -> Policy:
+    """Load the recipe's policy, or the one saved at `path` (a folder).
+
+    A `tiny:` model takes its words from the corpus of `env`.
+    """
     config = recipe.model if path is None else recipe.model.model_copy(update={"path": path})
     device = torch_device(recipe.model.device)
     return load_policy(
         config,
-        corpus=lambda: make(recipe.environment.id, **recipe.environment.params).corpus(),
+        corpus=env.corpus,
         seed=derive("model", recipe.seed),
         device=device,
     )

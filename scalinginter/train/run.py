@@ -17,7 +17,7 @@ from scalinginter.config.schema import Recipe
 from scalinginter.errors import RunFailedError, UserError
 from scalinginter.model.load import Policy
 from scalinginter.rollout.demonstrations import demonstrate
-from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
+from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, make_catalog, torch_device
 from scalinginter.track.journal import Journal
 from scalinginter.track.progress import Progress
 from scalinginter.track.run_folder import RunInfo, Status, set_status, write_config, write_run_info
@@ -66,6 +66,8 @@ def run_training(
         code = 1
         try:
             code = _train(recipe, run_dir, resume, quiet, stop)
+        except Interrupted:  # before the first step: there is nothing to save
+            code = 130
         finally:
             set_status(run_dir, STATUS_OF_CODE.get(code, "failed"))
     return code
@@ -79,8 +81,9 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
         checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
         saved = checkpoints.latest() if resume else None
         accelerator = make_accelerator(recipe)
-        policy = load_recipe_policy(recipe, path=str(saved / "policy") if saved else None)
-        stack = RolloutStack(recipe, policy)
+        env = make_catalog(recipe, stop.run)
+        policy = load_recipe_policy(recipe, env, path=str(saved / "policy") if saved else None)
+        stack = RolloutStack(recipe, policy, env)
         if saved is None:
             journal.truncate({})  # of a run that ended before its first checkpoint
             _cold_start(recipe, policy, stack, journal, accelerator)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from scalinginter.env.base import Split, TextEnv
+from scalinginter.errors import UserError
 from scalinginter.types import Task
 
 
@@ -29,7 +30,7 @@ class Counter(TextEnv):
             time.sleep(3600)
         self.count = options["task"].data.get("start", 0)
         self.seed = seed
-        return f"count {self.count} seed {seed} horizon {options['horizon']}", {}
+        return f"count {self.count} seed {seed} horizon {options.get('horizon')}", {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         name, _, argument = action.partition(" ")
@@ -79,3 +80,38 @@ class BrokenFromTheStart(Counter):
     def __init__(self) -> None:
         if os.getsid(0) == os.getpid():
             raise RuntimeError("no licence file")
+
+
+class BrokenCatalog(Counter):
+    """One call beside the episodes is broken: `tasks`, `corpus` or `expert_plan`."""
+
+    def __init__(self, *, call: str = "", fault: str = "") -> None:
+        self._call, self._fault = call, fault
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        self._break("tasks")
+        return super().tasks(split) if split != "test" else []
+
+    def corpus(self) -> list[str]:
+        self._break("corpus")
+        return ["count win", "naïve \ud800"]
+
+    def expert_plan(self) -> list[str] | None:
+        self._break("expert_plan")
+        return ["count", "win", "never played"]
+
+    def _break(self, call: str) -> None:
+        if call != self._call:
+            return
+        if self._fault == "hang":
+            time.sleep(3600)
+        elif self._fault == "crash":
+            os._exit(41)
+        elif self._fault == "raise":
+            raise OSError("no such game file")
+        elif self._fault == "user":
+            raise UserError("install scalinginter[science]")
+
+
+class InlineCatalog(BrokenCatalog):
+    isolation: ClassVar = "inline"

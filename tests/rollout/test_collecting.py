@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from scalinginter.config.schema import ChatConfig, EvalConfig
+from scalinginter.env.catalog import EnvCatalog
 from scalinginter.env.registry import make
 from scalinginter.eval.runner import evaluate, held_out_tasks
 from scalinginter.horizon import Horizon
@@ -34,7 +35,7 @@ def collect(make_runner):
 
 @pytest.fixture
 def tasks():
-    return make("toy_corridor").tasks("train")
+    return EnvCatalog("toy_corridor", {}, want_admissible=True).tasks("train")
 
 
 def test_pitfall_10_every_group_is_of_full_size(collect, tasks):
@@ -109,7 +110,7 @@ def test_rewards_are_logged_by_required_length(collect, tasks):
 
 def run_evaluation(make_runner, config, horizon=None):
     runner = make_runner(["right"])
-    env = make("toy_corridor")
+    env = EnvCatalog("toy_corridor", {}, want_admissible=True)
     chosen = held_out_tasks(env, config)
     collector = Collector(runner, max_concurrent=8, max_retries=0)
     return asyncio.run(evaluate(collector, chosen, config, horizon))
@@ -127,24 +128,26 @@ def test_pitfall_23_every_evaluation_meets_the_same_tasks_and_seeds(make_runner)
 
 
 def test_pitfall_23_held_out_tasks_are_not_training_tasks(tasks):
-    held_out = held_out_tasks(make("toy_corridor"), EvalConfig(horizon=9, num_tasks=99))
+    held_out = held_out_tasks(
+        EnvCatalog("toy_corridor", {}, want_admissible=True), EvalConfig(horizon=9, num_tasks=99)
+    )
     assert not {t.id for t in held_out} & {t.id for t in tasks}
 
 
 def test_demonstrations_succeed(renderer, tasks):
-    env = make("toy_corridor")
+    env = EnvCatalog("toy_corridor", {}, want_admissible=True)
     played = demonstrate(env, tasks[:6], renderer, ChatConfig(), 512)
     assert all(t.success for t in played)
 
 
 def test_demonstrations_that_do_not_fit_the_context_are_left_out(renderer, tasks):
-    env = make("toy_corridor")
+    env = EnvCatalog("toy_corridor", {}, want_admissible=True)
     played = demonstrate(env, tasks[:6], renderer, ChatConfig(), 10)
     assert played == []
 
 
 def test_a_demonstration_under_the_constraint_records_what_was_allowed(renderer, tasks):
-    env = make("toy_corridor")
+    env = EnvCatalog("toy_corridor", {}, want_admissible=True)
     chat = ChatConfig(constrain_to_admissible=True)
     [played] = demonstrate(env, tasks[:1], renderer, chat, 512)
     completion = played.turns[0].completion
