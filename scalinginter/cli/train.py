@@ -67,11 +67,11 @@ def run(options: argparse.Namespace) -> int:
             "nothing to train: name a recipe, e.g. --schedule schedules/quickstart/scaled.yaml, "
             "or a run to continue, --resume runs/x"
         )
-    recipes = {path: load_recipe(path, overrides) for path in options.schedule}
-    for recipe in recipes.values():
+    recipes = [(path, load_recipe(path, overrides)) for path in options.schedule]
+    for _, recipe in recipes:
         _check_parts(recipe)
     if len(options.schedule) == 1 and len(options.seeds or [0]) == 1:
-        [(path, recipe)] = recipes.items()
+        [(path, recipe)] = recipes
         if options.seeds:
             recipe = recipe.model_copy(update={"seed": options.seeds[0]})
         return _single(path, recipe, options.output)
@@ -121,24 +121,34 @@ def _train(recipe: Recipe, run_dir: Path, *, resume: bool) -> int:
     return code
 
 
-def _compare(options: argparse.Namespace, recipes: dict[str, Recipe]) -> int:
+def _compare(options: argparse.Namespace, recipes: list[tuple[str, Recipe]]) -> int:
     from scalinginter.cli.tracking import mlflow_writer
     from scalinginter.compare.run import run_comparison
 
     arms: dict[str, Recipe] = {}
-    for path, recipe in recipes.items():
+    for path, recipe in recipes:
+        if options.schedule.count(path) > 1:
+            raise UserError(
+                f"--schedule names {path} twice; name it once, and repeat it with --seeds 0,1,2"
+            )
         if recipe.name in arms:
             raise UserError(f"two schedules are named {recipe.name!r}; set `name:` in {path}")
         arms[recipe.name] = recipe
     first = find_recipe(options.schedule[0]).resolve()
     root = Path(options.output or f"runs/{first.parent.name}")
-    seeds = options.seeds or [next(iter(arms.values())).seed]
+    recipe = recipes[0][1]
     writable_folder(root, "--output")
     command = ["python", Path(sys.argv[0]).name, *sys.argv[1:]]
-    with mlflow_writer(next(iter(arms.values())), [], root=root):
-        code = run_comparison(arms, seeds, root, jobs=options.jobs, command=command)
+    code = run_comparison(
+        arms,
+        options.seeds or [recipe.seed],
+        root,
+        jobs=options.jobs,
+        command=command,
+        tracking=lambda: mlflow_writer(recipe, [], root=root),
+    )
     if code == 130:
-        print(f"Stopped and saved. Continue with the same command:\n  {shlex.join(command)}")
+        print(f"Stopped. Go on with the same command:\n  {shlex.join(command)}")
     return code
 
 

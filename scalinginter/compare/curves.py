@@ -110,6 +110,21 @@ def at_equal_cost(run: Run, metric: str, equal: EqualCost) -> float | None:
     return float(interpolate(cost, value, np.asarray([equal.limit]))[0])
 
 
+def weights_at_equal_cost(run: Run, equal: EqualCost) -> dict[int, float]:
+    """Return the evaluations that `at_equal_cost` reads, as weights by step that sum to 1."""
+    cost = f"cost/{equal.unit}"
+    lines = [line for line in run.lines if "eval/success" in line.metrics and cost in line.metrics]
+    if not lines:
+        return {}
+    costs = np.asarray([line.metrics[cost] for line in lines])
+    if costs[-1] <= 1.1 * equal.limit:
+        return {lines[-1].step: 1.0}
+    position = float(np.interp(equal.limit, costs, np.arange(len(lines))))
+    below, share = int(position), position % 1.0
+    weights = {lines[below].step: 1.0 - share}
+    return weights | ({lines[below + 1].step: share} if share else {})
+
+
 def area(run: Run, metric: str, equal: EqualCost) -> float | None:
     """Return the area under a run's curve up to the cost of the comparison, over that cost."""
     cost, value = run.points(metric, equal.unit)

@@ -48,6 +48,7 @@ class Events:
     started: Callable[[Job], None]
     ended: Callable[[Job, int], None]  # exit code; negative: killed by that signal
     tick: Callable[[Sequence[Job]], None]  # about twice a second, with the running jobs
+    stopping: Callable[[Sequence[Job]], None]  # once after a first signal, with those it asked
 
 
 def run_jobs(
@@ -77,6 +78,7 @@ class _Supervisor:
     def __init__(self, function: str, events: Events) -> None:
         self.function, self.events = function, events
         self.signals = 0
+        self._told = False  # that it stops; not in the handler, which can interrupt a print
         self._running: dict[ForkServerProcess, Job] = {}
 
     def run(self, waiting: list[Job], parallel: int) -> None:
@@ -85,6 +87,9 @@ class _Supervisor:
                 self._start(waiting.pop(0))
             sentinels = [process.sentinel for process in self._running]
             connection.wait(sentinels, timeout=_TICK_S)
+            if self.signals and not self._told:
+                self._told = True
+                self.events.stopping(list(self._running.values()))
             for process in [p for p in self._running if not p.is_alive()]:
                 process.join()
                 self.events.ended(self._running.pop(process), process.exitcode or 0)

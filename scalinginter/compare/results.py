@@ -2,12 +2,12 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from scalinginter.compare.curves import area, at_equal_cost
+from scalinginter.compare.curves import area, at_equal_cost, weights_at_equal_cost
 from scalinginter.compare.runs import (
     UNITS,
     EqualCost,
@@ -28,6 +28,7 @@ from scalinginter.compare.stats import (
     verdict,
 )
 from scalinginter.track.journal import EPISODES
+from scalinginter.types import StopReason
 
 PerSeed = dict[str, dict[int, float]]  # arm -> seed -> value, finished runs only
 _LENGTH = "eval/success_by_length/"
@@ -115,13 +116,17 @@ class Results:
 
     @cached_property
     def by_task(self) -> dict[str, dict[str, float]]:
-        """Final success per held-out task, averaged over seeds, where episodes were kept."""
+        """Success per held-out task at the cost of the comparison, averaged over seeds.
+
+        Empty for arms whose episodes were not kept.
+        """
         table: dict[str, dict[str, float]] = {}
         for arm in self.arms:
             samples: dict[str, list[float]] = defaultdict(list)
             for run in self.finished:
                 if run.arm == arm:
-                    for task, value in final_success_by_task(run.folder).items():
+                    weights = weights_at_equal_cost(run, self.equal)
+                    for task, value in success_by_task(run.folder, weights).items():
                         samples[task].append(value)
             if samples:
                 table[arm] = {task: sum(v) / len(v) for task, v in samples.items()}
@@ -157,25 +162,28 @@ def load_results(root: str | Path) -> Results:
     return Results(folder, read_plan(folder), tuple(load_runs(folder)))
 
 
-def final_success_by_task(run_dir: Path) -> dict[str, float]:
-    """Return the success rate per task of the last evaluation in `episodes.jsonl`; {} if none."""
+def success_by_task(run_dir: Path, weights: Mapping[int, float]) -> dict[str, float]:
+    """Return the success rate per task from `episodes.jsonl`; {} if it has none of the evaluations.
+
+    `weights`: share of each evaluation by its step. A task counts if it is in all of them.
+    """
+    samples: dict[int, dict[str, list[bool]]] = {step: defaultdict(list) for step in weights}
     path = run_dir / EPISODES
     if not path.is_file():
         return {}
-    last: int | None = None
-    samples: dict[str, list[bool]] = {}
     with path.open("rb") as file:
         for raw in file:
             # Most lines are training episodes with all their tokens: told apart without parsing.
             if b'"stage": "eval"' not in raw[:80] or not raw.endswith(b"\n"):
                 continue
             record = json.loads(raw)
-            if record["stop"] in ("env_error", "timeout", "engine_error"):
-                continue
-            if record["step"] != last:
-                last, samples = record["step"], {}
-            samples.setdefault(record["task"], []).append(record["success"])
-    return {task: sum(values) / len(values) for task, values in samples.items()}
+            if record["step"] in samples and not StopReason(record["stop"]).is_failure:
+                samples[record["step"]][record["task"]].append(record["success"])
+    tasks = set.intersection(*(set(found) for found in samples.values())) if samples else set()
+    return {
+        task: sum(w * sum(samples[s][task]) / len(samples[s][task]) for s, w in weights.items())
+        for task in sorted(tasks)
+    }
 
 
 def values_of(table: PerSeed, arm: str) -> Sequence[float]:

@@ -3,23 +3,24 @@
 recipes x seeds --> check folders --> jobs, seed by seed --> report after each, plots at the end
 """
 
+import contextlib
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from scalinginter.compare.jobs import Events, Job, run_jobs
 from scalinginter.compare.report import summary_lines, write_report
-from scalinginter.compare.runs import UNITS, Plan, Run, load_run, run_folder
-from scalinginter.config.load import differences, recipe_dict
+from scalinginter.compare.runs import Plan, run_folder
+from scalinginter.compare.todo import last_checkpoint, to_do
+from scalinginter.config.load import recipe_dict
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import UserError
-from scalinginter.track.run_folder import RUN_INFO, read_config, read_run_info
+from scalinginter.track.board import ComparisonProgress, Entry
+from scalinginter.track.run_folder import only_holder
 
 TRAINING = "scalinginter.train.run:run_training"
 PRELOAD = ("scalinginter.train.run",)  # brings torch, accelerate and the model classes
-LOG = "output.log"
-_STATUS_EVERY_S = 15.0
 
 
 def run_comparison(
@@ -31,33 +32,60 @@ def run_comparison(
     command: Sequence[str] = (),
     function: str = TRAINING,
     preload: Sequence[str] = PRELOAD,
-    say: Callable[[str], None] = print,
+    tracking: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
     """Train every arm with every seed below `root`, `jobs` runs at a time; write the report.
 
     Finished runs are skipped and interrupted ones continued, so the same call goes on where it
-    stopped. `function` ("module:name") is called in a process per run with config, run_dir, resume,
-    quiet, command, comparison and arm; it returns the exit code.
+    stopped; with a larger budget all of them go on. `function` ("module:name") is called in a
+    process per run with config, run_dir, resume, quiet, command, comparison and arm; it returns the
+    exit code. `tracking` is entered once everything is checked and left after the report.
 
-    Returns 0; 1 when a run failed (the others ran on); 130 when a signal stopped it. Raises
-    UserError before anything starts when a folder holds a run with another recipe.
+    Returns 0; 1 when a run failed (the others ran on) or the report could not be written; 130 when
+    a signal stopped it. Raises UserError before anything starts when another process runs a
+    comparison in `root`, or when a folder holds what cannot be continued.
     """
     root = Path(root)
     plan = Plan({a: recipe_dict(r) for a, r in arms.items()}, tuple(seeds), tuple(command))
-    todo = _to_do(plan, root, say)
-    plan.write(root)
-    parallel = min(jobs or default_jobs(arms.values()), max(1, len(todo)))
+    with only_holder(root, f"{root}: another comparison runs there; wait, or choose another"):
+        todo, finished = to_do(plan, root)
+        _write_plan(plan, root)
+        parallel = min(jobs or default_jobs(arms.values()), max(1, len(todo)))
+        with tracking():
+            return _run(plan, root, todo, finished, parallel, function, preload)
+
+
+def _run(
+    plan: Plan,
+    root: Path,
+    todo: Sequence[Job],
+    finished: Sequence[str],
+    parallel: int,
+    function: str,
+    preload: Sequence[str],
+) -> int:
     if todo:
-        say(f"{len(todo)} runs ({len(arms)} arms, {len(seeds)} seeds), {parallel} at a time")
-    progress = _Progress(plan, root, len(todo), say)
-    events = Events(progress.started, progress.ended, progress.tick)
-    completed = run_jobs(todo, function, parallel, preload, events) if todo else True
-    write_report(root, plots=completed)
+        num_arms, num_seeds = len(plan.arms), len(plan.seeds)
+        print(
+            f"{len(todo)} of {num_arms * num_seeds} runs to do ({num_arms} arms x {num_seeds} "
+            f"seeds), {parallel} at a time",
+            flush=True,
+        )
+    entries = [Entry(arm, seed, run_folder(root, arm, seed)) for arm, seed in plan.pairs()]
+    with ComparisonProgress(entries, parallel) as board:
+        progress = _Progress(root, board, len(todo))
+        for name in finished:
+            board.ended(name, "finished")
+            board.note(f"{name}: finished already")
+        completed = run_jobs(todo, function, parallel, preload, progress.events())
+    if not completed:
+        progress.tell_what_never_started(todo)
+    written = progress.write_report(plots=completed, last=True)
     for line in summary_lines(root):
-        say(line)
+        print(line, flush=True)
     if not completed:
         return 130
-    return 1 if progress.failed else 0
+    return 1 if progress.failed or not written else 0
 
 
 def default_jobs(recipes: Iterable[Recipe]) -> int:
@@ -69,115 +97,102 @@ def default_jobs(recipes: Iterable[Recipe]) -> int:
     return max(1, len(os.sched_getaffinity(0)) // threads)
 
 
-def _to_do(plan: Plan, root: Path, say: Callable[[str], None]) -> list[Job]:
-    """Return the jobs that are left. Raises UserError for folders of other recipes, all at once."""
-    jobs, problems = [], []
-    for arm, seed in plan.pairs():
-        folder = run_folder(root, arm, seed)
-        config = plan.arms[arm] | {"seed": seed}
-        exists = (folder / RUN_INFO).is_file()
-        problem = _conflict(folder, config) if exists else None
-        if problem:
-            problems.append(problem)
-        elif exists and read_run_info(folder).status == "finished":
-            say(f"{arm}/seed{seed}: finished already")
-        else:
-            arguments = {
-                "config": config,
-                "run_dir": folder,
-                # A checkpoint is visible only when it is whole; without one there is nothing to
-                # continue, and the run starts over.
-                "resume": any(folder.glob("checkpoints/step-*[0-9]")),
-                "quiet": True,
-                "command": list(plan.command),
-                "comparison": root.resolve().name,
-                "arm": arm,
-            }
-            jobs.append(Job(f"{arm}/seed{seed}", arguments, folder / LOG))
-    if problems:
+def _write_plan(plan: Plan, root: Path) -> None:
+    try:
+        plan.write(root)
+    except OSError as error:
         raise UserError(
-            "\n".join(problems) + "\nContinue with the recipes and options of those runs, or "
-            "choose another folder with --output."
-        )
-    return jobs
-
-
-def _conflict(folder: Path, config: Mapping[str, object]) -> str | None:
-    found = differences(read_config(folder), dict(config))
-    if not found:
-        return None
-    listed = "; ".join(
-        f"{path} is {old!r} there, {new!r} now" for path, (old, new) in found.items()
-    )
-    return f"{folder} holds a run with another recipe: {listed}."
+            f"{root}: cannot be written: {error.strerror}; make room, or choose another folder"
+        ) from None
 
 
 class _Progress:
-    """Lines for the terminal, and the report after each run."""
+    """What is told of each run, and the report after each.
 
-    def __init__(self, plan: Plan, root: Path, total: int, say: Callable[[str], None]) -> None:
-        self.plan, self.root, self.total, self.say = plan, root, total, say
+    Nothing here may stop the runs: the terminal can go away, and the disk can be full.
+    """
+
+    def __init__(self, root: Path, board: ComparisonProgress, total: int) -> None:
+        self.root, self.board, self.total = root, board, total
         self.done = 0
         self.failed: list[str] = []
-        self._next_status = time.monotonic() + _STATUS_EVERY_S
+        self._started: set[str] = set()
+        self._stopping = False
+        self._report_problem = ""
+
+    def events(self) -> Events:
+        return Events(self.started, self.ended, self.tick, self.stopping)
 
     def started(self, job: Job) -> None:
-        self.say(f"{job.name}: {'continues' if job.arguments['resume'] else 'starts'}")
+        self._started.add(job.name)
+        self.board.started(job.name)
+        step = last_checkpoint(_folder(job)) if job.arguments["resume"] else None
+        self._say(f"{job.name}: {'starts' if step is None else f'continues from step {step}'}")
 
     def ended(self, job: Job, code: int) -> None:
         self.done += 1
         if code == 0:
-            self.say(f"{job.name}: finished ({self.done} of {self.total}), {self._result(job)}")
-        elif code == 130:
-            self.failed.append(job.name)
-            self.say(f"{job.name}: stopped, its checkpoint is saved")
+            row = self.board.ended(job.name, "finished")
+            result = f"success {row.success_text()}" if row.success else "not evaluated"
+            self._say(f"{job.name}: finished ({self.done} of {self.total}), {result}")
+        elif code == 130 or (self._stopping and code < 0):
+            self.board.ended(job.name, "stopped")
+            how = "stopped" if code == 130 else "killed"
+            self._say(f"{job.name}: {how}; {_what_remains(job)}")
         else:
+            self.board.ended(job.name, "failed")
             self.failed.append(job.name)
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-            self.say(f"{job.name}: FAILED ({how}): {_last_line(job.log)}\n  see {job.log}")
+            self._say(f"{job.name}: FAILED ({how}): {_last_line(job.log)}\n  see {job.log}")
         if self.done < self.total:
-            write_report(self.root, plots=False)
+            self.write_report(plots=False)
 
     def tick(self, running: Sequence[Job]) -> None:
-        if running and time.monotonic() >= self._next_status:
-            self._next_status = time.monotonic() + _STATUS_EVERY_S
-            self.say("  " + " | ".join(f"{job.name}: {self._status(job)}" for job in running))
+        with contextlib.suppress(OSError):
+            self.board.refresh()
 
-    def _status(self, job: Job) -> str:
-        run = self._load(job)
-        steps, horizon = run.last("cost/steps"), run.last("horizon/max_turns")
-        if steps is None or horizon is None:
-            return "starting"
-        parts = [f"step {steps:.0f}", f"horizon {horizon:.0f}"]
-        success = run.last("eval/success")
-        if success is not None:
-            parts.append(f"success {success:.2f}")
-        share = _spent(run)
-        return ", ".join(parts + ([f"{share:.0%} of the budget"] if share is not None else []))
+    def stopping(self, running: Sequence[Job]) -> None:
+        self._stopping = True
+        if running:
+            self._say(
+                f"Stopping: {', '.join(job.name for job in running)} save their checkpoints. "
+                "Ctrl-C again kills them."
+            )
 
-    def _result(self, job: Job) -> str:
-        run = self._load(job)
-        start, final, turns = (
-            run.first("eval/success"),
-            *map(run.last, ("eval/success", "cost/turns")),
-        )
-        if start is None or final is None or turns is None:
-            return "not evaluated"
-        return f"success {start:.2f} -> {final:.2f}, {turns:,.0f} turns"
+    def tell_what_never_started(self, todo: Sequence[Job]) -> None:
+        names = [job.name for job in todo if job.name not in self._started]
+        if names:
+            self._say(f"not started: {', '.join(names)}")
 
-    def _load(self, job: Job) -> Run:
-        folder: Path = job.arguments["run_dir"]
-        return load_run(folder, job.arguments["arm"], job.arguments["config"]["seed"])
+    def write_report(self, plots: bool, last: bool = False) -> bool:
+        """Write the report; where that fails say so once, and at the end how to repeat it."""
+        try:
+            write_report(self.root, plots)
+        except OSError as error:
+            problem = f"the report cannot be written: {error.strerror or error}"
+            if last:
+                self._say(f"{problem}. Later: scalinginter report {self.root}")
+            elif problem != self._report_problem:
+                self._say(f"{problem}; the runs go on")
+            self._report_problem = problem
+            return False
+        return True
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self.board.note(text)
 
 
-def _spent(run: Run) -> float | None:
-    """The share of the nearest limit that is spent."""
-    train = run.config.get("train", {})
-    limits = {unit: limit for unit, limit in train.get("budget", {}).items() if limit}
-    if train.get("num_steps"):
-        limits["steps"] = min(train["num_steps"], limits.get("steps", train["num_steps"]))
-    shares = [(run.last(f"cost/{unit}") or 0.0) / limits[unit] for unit in UNITS if unit in limits]
-    return min(1.0, max(shares)) if shares else None
+def _folder(job: Job) -> Path:
+    return job.arguments["run_dir"]
+
+
+def _what_remains(job: Job) -> str:
+    """Return where a stopped run will go on, which depends on what it has saved."""
+    step = last_checkpoint(_folder(job))
+    if step is None:
+        return "it had saved nothing and will start over"
+    return f"it will go on from its checkpoint at step {step}"
 
 
 def _last_line(log: Path) -> str:

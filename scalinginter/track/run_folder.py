@@ -3,10 +3,12 @@
 Both are replaced in one rename, so a reader never sees half a file.
 """
 
+import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +20,7 @@ from scalinginter.errors import UserError
 Status = Literal["running", "finished", "stopped", "failed"]
 RUN_INFO = "run.json"
 CONFIG = "config.yaml"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,21 @@ class RunInfo:
     status: Status = "running"  # stopped: by the user; failed: by an error
     started: float = field(default_factory=time.time)  # unix seconds; kept over a resume
     finished: float | None = None
+
+
+@contextmanager
+def only_holder(folder: Path, refusal: str) -> Generator[None]:
+    """Hold a folder for this process; it is free again when the process ends, however it does.
+
+    Raises UserError(refusal) when another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(refusal) from None
+        yield
 
 
 def write_run_info(run_dir: str | Path, info: RunInfo) -> None:

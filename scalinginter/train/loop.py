@@ -135,7 +135,9 @@ class Trainer:
         self.task_cursor = state["task_cursor"]
         self.schedule.load_state_dict(state["schedule"])
         self.stack.engine.set_version(state["version"])
-        self._evaluated = state["evaluated"] and tuple(state["evaluated"])
+        if state["evaluated"] is not None:
+            step, share = state["evaluated"]  # of the budget then, which may have been smaller
+            self._evaluated = (step, min(share, self.budget.fraction(self.costs)))
         self.journal.truncate(state["journal"])
 
     def _write_weights(self, folder: Path) -> None:

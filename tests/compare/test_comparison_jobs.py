@@ -61,6 +61,10 @@ def act(how, config, run_dir):
         raise RuntimeError("the loss exploded")
     if how == "refuse":
         raise UserError("no such model")
+    while how == "prepare":
+        if signals:
+            return 130
+        time.sleep(0.02)
     (run_dir / "checkpoints" / "step-000001").mkdir(parents=True, exist_ok=True)
     if how == "die":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -89,7 +93,6 @@ def main():
         return run_comparison(
             arms, spec["seeds"], "cmp", jobs=spec["jobs"], command=("python", "train.py"),
             function="fake_job:train", preload=["imported_early"],
-            say=lambda line: print(line, flush=True),
         )
     except UserError as error:
         print(f"error: {error}")
@@ -109,7 +112,8 @@ def recipe(turns: int, budget: int = 1000) -> dict[str, Any]:
     }
 
 
-ARMS = {"short": recipe(5), "long": recipe(20)}
+TURNS = {"short": 5, "long": 20}
+ARMS = {arm: recipe(turns) for arm, turns in TURNS.items()}
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -194,11 +198,11 @@ def test_the_same_command_skips_finished_runs_and_another_recipe_is_refused(
     start: Start, tmp_path: Path
 ) -> None:
     finish(start(seeds=(0,)))
-    changed = {"short": recipe(5, budget=2000), "long": recipe(20)}
+    changed = {"short": recipe(6), "long": recipe(20)}
     code, output = finish(start(arms=changed, seeds=(0, 1)))
     assert code == 2
     assert "cmp/short/seed0 holds a run with another recipe" in output
-    assert "train.budget.turns is 1000 there, 2000 now" in output
+    assert "horizon.turns is 5 there, 6 now" in output
     assert len(events(tmp_path, "starts")) == 2  # nothing ran
 
     code, output = finish(start(seeds=(0, 1)))
@@ -252,6 +256,7 @@ def test_a_ctrl_c_while_the_imports_are_made_is_not_lost(start: Start, tmp_path:
     code, output = finish(process)
     assert code == 130
     assert "Traceback" not in output
+    assert "go on from" not in output
 
 
 def test_the_second_signal_kills(start: Start, tmp_path: Path) -> None:
@@ -274,6 +279,48 @@ def test_jobs_stop_when_the_process_that_wanted_them_is_killed(
     process.kill()
     wait_for(lambda: len(events(tmp_path, "ends")) == 2)
     assert {status(tmp_path, f"{arm}/seed0") for arm in ARMS} == {"stopped"}
+
+
+def test_a_report_that_cannot_be_written_stops_no_run_and_is_told_once(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "cmp" / "report.md").mkdir(parents=True)  # as a full disk does: an OSError
+    code, output = finish(start())
+    assert code == 1
+    assert len(events(tmp_path, "ends")) == 4
+    assert output.count("the report cannot be written: Is a directory; the runs go on") == 1
+    assert "Later: scalinginter report cmp" in output
+
+
+def test_a_second_comparison_in_a_folder_is_refused_while_the_first_one_runs(
+    start: Start, tmp_path: Path
+) -> None:
+    first = start({f"{arm}/seed0": "wait" for arm in ARMS})
+    wait_for(lambda: len(events(tmp_path, "starts")) == 2)
+    code, output = finish(start(seeds=(1,)))
+    assert code == 2
+    assert "another comparison runs there" in output
+    first.send_signal(signal.SIGINT)
+    finish(first)
+    assert finish(start())[0] == 0
+
+
+def test_a_stopped_comparison_says_of_every_run_what_is_true(start: Start, tmp_path: Path) -> None:
+    process = start({"short/seed0": "wait", "long/seed0": "prepare"})
+    wait_for(lambda: len(events(tmp_path, "starts")) == 2)
+    process.send_signal(signal.SIGINT)
+    _, output = finish(process)
+    assert "short/seed0: stopped; it will go on from its checkpoint at step 1" in output
+    assert "long/seed0: stopped; it had saved nothing and will start over" in output
+    assert "not started: short/seed1, long/seed1" in output
+
+
+def test_a_larger_budget_continues_finished_runs(start: Start, tmp_path: Path) -> None:
+    finish(start(seeds=(0,)))
+    code, output = finish(start(arms={a: recipe(t, 2000) for a, t in TURNS.items()}, seeds=(0,)))
+    assert code == 0, output
+    assert sorted(events(tmp_path, "continues")) == ["long/seed0", "short/seed0"]
+    assert "train.budget" not in output
 
 
 def test_as_many_runs_as_cores_go_at_a_time_where_no_gpu_is_used() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from scalinginter.compare.report import render, summary_lines, write_report
-from scalinginter.compare.results import final_success_by_task, load_results
+from scalinginter.compare.results import load_results, success_by_task
 from scalinginter.compare.runs import Plan
 from scalinginter.errors import UserError
 from scalinginter.track.journal import Journal
-from scalinginter.track.run_folder import read_config
+from scalinginter.track.run_folder import read_config, write_config
 
 SHORT = {"kind": "fixed", "turns": 5}
 SCALED = {"kind": "staged", "stages": [5, 20], "at_fraction": [0.0, 0.5]}
@@ -144,13 +144,29 @@ def test_held_out_tasks_are_compared_where_the_episodes_were_kept(root: Path, wr
     assert row(section, "scaled - short")[1].startswith("+0.625 [")
 
 
-def test_only_the_last_evaluation_counts_per_task(write_run) -> None:
+def test_the_asked_evaluation_counts_per_task_without_its_failures(write_run) -> None:
     folder = write_run("a", 0, lambda f: f, tasks={"t": True})
     with Journal(folder) as journal:
         journal.episodes(11, "train", [{"task": "t", "success": True, "stop": "terminated"}])
         journal.episodes(11, "eval", [{"task": "t", "success": False, "stop": "horizon"}])
         journal.episodes(11, "eval", [{"task": "t", "success": True, "stop": "env_error"}])
-    assert final_success_by_task(folder) == {"t": 0.0}
+    assert success_by_task(folder, {11: 1.0}) == {"t": 0.0}
+    assert success_by_task(folder, {10: 0.25, 11: 0.75}) == {"t": 0.25}
+
+
+def test_held_out_tasks_are_compared_at_equal_cost_and_not_at_the_end(write_run, tmp_path) -> None:
+    """A run of 2,000 turns without a common budget is read at the 1,000 of the other."""
+    for arm, turns in (("short", 1000), ("long", 2000)):
+        folder = write_run(arm, 0, lambda f: f, turns=turns, tasks={"t": True, "u": True})
+        config = read_config(folder) | {"train": {"num_steps": 10, "budget": {"turns": None}}}
+        write_config(folder, config)
+        with Journal(folder) as journal:
+            lost = [{"task": task, "success": False, "stop": "horizon"} for task in "tu"]
+            journal.episodes(5, "eval", lost)
+    assert load_results(tmp_path / "cmp").by_task == {
+        "long": {"t": 0.0, "u": 0.0},
+        "short": {"t": 1.0, "u": 1.0},
+    }
 
 
 def test_every_image_of_the_report_exists_and_is_small(root: Path) -> None:

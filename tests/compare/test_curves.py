@@ -15,8 +15,10 @@ from scalinginter.compare.curves import (
     hold,
     smooth,
     train_band,
+    weights_at_equal_cost,
 )
-from scalinginter.compare.runs import EqualCost, load_run
+from scalinginter.compare.runs import EqualCost, Run, load_run
+from scalinginter.track.journal import MetricsLine
 
 heights = st.lists(st.floats(0, 1), min_size=2, max_size=20)
 
@@ -114,3 +116,18 @@ def test_the_area_of_a_run_stops_at_equal_cost(write_run) -> None:
 def test_a_folder_without_a_run_has_no_points(tmp_path: Path) -> None:
     run = load_run(tmp_path, "a", 0)
     assert at_equal_cost(run, "eval/success", EqualCost("turns", 1000, True)) is None
+
+
+@given(st.floats(1, 1200))
+def test_the_weighted_evaluations_are_the_success_at_equal_cost(limit: float) -> None:
+    costs, success = [0.0, 100.0, 350.0, 1000.0], [0.1, 0.5, 0.4, 0.9]
+    lines = tuple(
+        MetricsLine(step, "eval", 0.0, {"cost/turns": cost, "eval/success": value})
+        for step, (cost, value) in enumerate(zip(costs, success, strict=True))
+    )
+    run = Run(Path("a"), "a", 0, "finished", (), {}, lines)
+    equal = EqualCost("turns", limit, declared=True)
+    weights = weights_at_equal_cost(run, equal)
+    mean = sum(weight * success[step] for step, weight in weights.items())
+    assert sum(weights.values()) == pytest.approx(1.0)
+    assert mean == pytest.approx(at_equal_cost(run, "eval/success", equal))

@@ -1,22 +1,13 @@
 import io
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scalinginter.track.journal import Journal
-from scalinginter.track.progress import (
-    ComparisonProgress,
-    JobView,
-    Progress,
-    eval_line,
-    fraction_done,
-    render_table,
-)
-from scalinginter.track.run_folder import RunInfo, set_status, write_config, write_run_info
+from scalinginter.track.figures import Rate, eval_line, fraction_done
+from scalinginter.track.progress import JobView, Progress, render_table
 
 FIGURES = {
     "horizon/max_turns": 10.0,
@@ -72,12 +63,24 @@ def test_an_evaluation_says_success_with_its_interval() -> None:
     )
 
 
+def test_the_line_of_a_step_comes_before_its_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("run") as progress:
+        for step in range(1, 4):
+            progress.update(step, FIGURES)
+        progress.evaluation(3, {"eval/success": 0.5})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0:2] for line in lines] == [
+        ["run", "step 1"],
+        ["run", "step 3"],
+        ["eval at step 3:", "success 0.50"],
+    ]
+
+
 def test_speed_and_time_left_come_from_the_last_updates() -> None:
-    job = JobView("run")
-    for second in range(11):
-        tokens = {"cost/generated_tokens": 500.0 * second}
-        job.update(second, tokens, second / 40, now=100.0 + second)
-    assert (job.tokens_per_s, job.seconds_left) == (500.0, pytest.approx(30.0))
+    rate = Rate()
+    for second in range(41):
+        rate.update(100.0 + second, 500.0 * second, second / 160)
+    assert (rate.tokens_per_s, rate.seconds_left) == (500.0, pytest.approx(120.0))
 
 
 @given(st.floats(0, 1), st.floats(0, 2))
@@ -93,50 +96,6 @@ def test_a_row_fits_an_80_column_terminal() -> None:
         job.update(98765, FIGURES | {"cost/generated_tokens": 99e6 * second}, 0.5 + second / 1e4, 1)
         job.update(98765, FIGURES, 0.5, now=3600.0 * second)
     screen = io.StringIO()
-    Console(file=screen, width=80).print(render_table([job]))
+    Console(file=screen, width=80).print(render_table(job))
     lines = screen.getvalue().splitlines()
     assert (len(lines), max(map(len, lines)) <= 80) == (2, True)
-
-
-@pytest.fixture
-def followed(tmp_path: Path) -> Path:
-    run_dir = tmp_path / "scaled" / "seed0"
-    write_run_info(run_dir, RunInfo(name="r"))
-    write_config(run_dir, {"train": {"num_steps": 10, "budget": {}}})
-    with Journal(run_dir) as journal:
-        journal.log(4, "train", FIGURES)
-        journal.log(4, "eval", {"eval/success": 0.5})
-    return run_dir
-
-
-def test_a_comparison_shows_what_the_journals_say(
-    followed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with ComparisonProgress([followed, followed.parent / "seed1"]) as progress:
-        progress.refresh()
-    assert capsys.readouterr().out.splitlines() == [
-        "scaled/seed0  eval at step 4:  success 0.50",
-        "scaled/seed0  step 4  horizon 10  success 0.41  reward 0.44  cut by a limit 22%  40% done",
-    ]
-
-
-def test_a_resumed_run_is_not_told_twice(
-    followed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with ComparisonProgress([followed]) as progress:
-        progress.refresh()
-        with Journal(followed) as journal:
-            first_line = (followed / "metrics.jsonl").read_bytes().index(b"\n") + 1
-            journal.truncate({"metrics.jsonl": first_line})
-        progress.refresh()
-    assert capsys.readouterr().out.count("step 4  horizon") == 1
-
-
-def test_a_table_says_which_run_waits_and_which_has_ended(followed: Path) -> None:
-    set_status(followed, "finished")
-    progress = ComparisonProgress([followed, followed.parent / "seed1"])
-    progress.refresh()
-    screen = io.StringIO()
-    Console(file=screen, width=80).print(progress.table())
-    rows = screen.getvalue().splitlines()
-    assert [row.split()[-1] for row in rows] == ["left", "finished", "waiting"]
