@@ -30,7 +30,8 @@ from scalinginter.env.registry import BUILTIN
 from scalinginter.env.toy import ToyForced
 from scalinginter.model.load import save_policy
 from scalinginter.model.tiny import make_tokenizer
-from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, make_catalog
+from scalinginter.rollout.family import Families
+from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
 from scalinginter.track.journal import Journal
 from scalinginter.train.checkpoint import CheckpointStore
 from scalinginter.train.learner import Learner
@@ -226,7 +227,7 @@ def main() -> None:
     torch.set_num_threads(recipe.model.num_threads)
     seed_torch(recipe)
     with StopSignal() as stop, Journal(run_dir) as journal:
-        env = make_catalog(recipe)
+        env = Families(recipe)
         policy = load_recipe_policy(recipe, env)
         stack = RolloutStack(recipe, policy, env)
         stack.engine = FullLength(stack.engine)

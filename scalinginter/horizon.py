@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from scalinginter.config.schema import (
+from scalinginter.config.horizon_blocks import (
     FixedHorizon,
     HorizonConfig,
     LinearHorizon,

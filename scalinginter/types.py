@@ -125,6 +125,7 @@ class Trajectory:
     success: bool
     first_observation: str = ""
     error: str = ""  # what failed, where stop.is_failure
+    family: str = ""  # the environment's name in the recipe
 
     @property
     def reward(self) -> float:

@@ -1,4 +1,4 @@
-"""`prepare-env RECIPE`: generate the games of a recipe's environment before training needs them."""
+"""`prepare-env RECIPE`: generate the games of a recipe's environments before training needs them."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from scalinginter.config.load import load_recipe
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("schedule", metavar="FILE", help="recipe whose environment is prepared")
+    parser.add_argument("schedule", metavar="FILE", help="recipe whose environments are prepared")
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
 
 
@@ -17,8 +17,9 @@ def run(options: argparse.Namespace) -> int:
     from scalinginter.env.base import SPLITS
     from scalinginter.env.registry import make
 
-    env = make(recipe.environment.id, **recipe.environment.params)
-    print(f"Preparing {recipe.environment.id}; this can take minutes the first time.", flush=True)
-    count = sum(env.prepare([split]) for split in SPLITS)
-    print(f"{count} made, the others were there or need nothing.")
+    for family in recipe.families:
+        env = make(family.id, **family.params)
+        print(f"Preparing {family.name}; this can take minutes the first time.", flush=True)
+        count = sum(env.prepare([split]) for split in SPLITS)
+        print(f"{count} made, the others were there or need nothing.")
     return 0

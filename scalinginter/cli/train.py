@@ -81,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
 def _check_parts(recipe: Recipe) -> None:
     """Refuse what the schema cannot know, before a folder is made or torch is imported."""
     resolve(recipe.model.path)
-    make(recipe.environment.id, **recipe.environment.params)
+    for family in recipe.families:
+        make(family.id, **family.params)
 
 
 def _single(path: str, recipe: Recipe, output: str | None) -> int:

@@ -123,7 +123,8 @@ def validate(data: dict[str, Any], source: str) -> Recipe:
         lines = [f"  {_describe(item)}" for item in error.errors()]
         count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
         raise ConfigError(f"{source}: {count} in the recipe\n" + "\n".join(lines)) from None
-    check_id(recipe.environment.id)
+    for family in recipe.families:
+        check_id(family.id)
     return recipe
 
 
@@ -189,8 +190,14 @@ def _walk(loc: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
         path.append(str(part))
         fields = list(models[0].model_fields) if models else []
         field = models[0].model_fields.get(str(part)) if models else None
-        model = field.annotation if field else None
+        model = field.annotation if field else _entry_of(model)
     return path, fields
+
+
+def _entry_of(annotation: Any) -> Any:
+    """Return the type of a list's or a mapping's entries; None for anything else."""
+    arguments = typing.get_args(annotation)
+    return arguments[-1] if typing.get_origin(annotation) in (list, dict) else None
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -3,126 +3,22 @@
 Importing this module imports neither torch nor gymnasium: a wrong recipe is refused in a blink.
 """
 
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-NonNegativeFloat = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
+from scalinginter.config.horizon_blocks import HorizonConfig
+from scalinginter.config.section import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
+from scalinginter.errors import nearest
+
 CostUnit = Literal["turns", "generated_tokens", "forward_tokens", "seconds", "steps"]
-
-
-class Section(BaseModel):
-    """A part of a recipe: frozen, strict about types, closed to unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class FixedHorizon(Section):
-    """The same horizon from the first step to the last."""
-
-    kind: Literal["fixed"]
-    turns: PositiveInt
-
-
-class StagedHorizon(Section):
-    """A list of horizons, each entered at a step or at a share of the budget.
-
-    Exactly one of `every`, `at_step` and `at_fraction` says when. ScalingInter-RL
-    (arXiv 2509.08755, section 3.3) is `stages` with `every`.
-    """
-
-    kind: Literal["staged"]
-    stages: Annotated[list[PositiveInt], Field(min_length=1)]
-    every: PositiveInt | None = None  # steps per stage; the last one has no end
-    at_step: list[NonNegativeInt] | None = None  # first step of each stage, starting with 0
-    at_fraction: list[Fraction] | None = None  # share of the budget at which each stage starts
-    allow_shrink: bool = False
-
-    @model_validator(mode="after")
-    def _check(self) -> "StagedHorizon":
-        given = [n for n in ("every", "at_step", "at_fraction") if getattr(self, n) is not None]
-        if len(given) != 1:
-            raise ValueError(
-                "needs exactly one of every, at_step, at_fraction; got "
-                + (", ".join(given) if given else "none")
-            )
-        for name in ("at_step", "at_fraction"):
-            starts = getattr(self, name)
-            if starts is None:
-                continue
-            if len(starts) != len(self.stages):
-                raise ValueError(
-                    f"{name} has {len(starts)} entries for {len(self.stages)} stages; "
-                    "give the start of every stage"
-                )
-            if starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
-                raise ValueError(f"{name} must start with 0 and increase, got {starts}")
-        _refuse_shrink(self.stages, self.allow_shrink, "stages")
-        return self
-
-
-class LinearHorizon(Section):
-    """A straight line from `start` to `end`, rounded to whole turns, then `end` for good.
-
-    Exactly one of `over_steps` and `over_fraction` gives the line's length.
-    """
-
-    kind: Literal["linear"]
-    start: PositiveInt
-    end: PositiveInt
-    over_steps: PositiveInt | None = None
-    over_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
-    allow_shrink: bool = False
-
-    @model_validator(mode="after")
-    def _check(self) -> "LinearHorizon":
-        if (self.over_steps is None) == (self.over_fraction is None):
-            raise ValueError("needs exactly one of over_steps, over_fraction")
-        _refuse_shrink([self.start, self.end], self.allow_shrink, "start, end")
-        return self
-
-
-class SuccessGatedHorizon(Section):
-    """Raises the horizon when the policy has learnt the one in force.
-
-    The success rate of the episodes of the last `window` steps that ran under the horizon in force
-    must reach `threshold` on `patience` steps in a row; then the next stage starts with an empty
-    window. `max_steps_per_stage` opens the next stage in any case.
-    """
-
-    kind: Literal["success_gated"]
-    stages: Annotated[list[PositiveInt], Field(min_length=1)]
-    threshold: Annotated[float, Field(gt=0, le=1)] = 0.5
-    window: PositiveInt = 5
-    patience: PositiveInt = 1
-    min_steps_per_stage: PositiveInt = 1
-    max_steps_per_stage: PositiveInt | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> "SuccessGatedHorizon":
-        _refuse_shrink(self.stages, False, "stages")
-        if self.max_steps_per_stage and self.max_steps_per_stage < self.min_steps_per_stage:
-            raise ValueError("max_steps_per_stage is below min_steps_per_stage")
-        return self
-
-
-def _refuse_shrink(turns: list[int], allowed: bool, name: str) -> None:
-    shrinks = any(b < a for a, b in pairwise(turns))
-    if shrinks and not allowed:
-        raise ValueError(
-            f"{name} = {turns} shrinks the horizon; put it in ascending order, "
-            "or set allow_shrink: true if you mean it (staged and linear only)"
-        )
-
-
-HorizonConfig = Annotated[
-    FixedHorizon | StagedHorizon | LinearHorizon | SuccessGatedHorizon, Field(discriminator="kind")
-]
 
 
 class EnvironmentConfig(Section):
@@ -133,6 +29,43 @@ class EnvironmentConfig(Section):
     turn_timeout_s: PositiveFloat = 30.0
     reset_timeout_s: PositiveFloat = 120.0
     num_workers: PositiveInt = 2  # processes, for environments that need isolation
+    max_concurrent: PositiveInt | None = None  # episodes at a time; None: rollout.max_concurrent
+    required_turns: Annotated[list[PositiveInt], Field(min_length=2, max_length=2)] | None = None
+    # only tasks whose expert needs this many turns, e.g. [2, 8]; null: every task
+
+    @model_validator(mode="after")
+    def _check_range(self) -> "EnvironmentConfig":
+        if self.required_turns and self.required_turns[0] > self.required_turns[1]:
+            raise ValueError(f"required_turns must be [least, most], got {self.required_turns}")
+        return self
+
+
+class FamilyConfig(EnvironmentConfig):
+    """One of several environments of a run.
+
+    A step's `rollout.num_tasks` are shared out: first every quota, then the rest by weight.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = ""  # in metrics; default: the id
+    weight: PositiveFloat = 1.0
+    quota: NonNegativeInt = 0  # tasks of every step that are this environment's own
+    horizon_scale: PositiveFloat = 1.0  # times the scheduled and the full horizon, in turns
+    eval_horizon: PositiveInt | None = None  # its full horizon; None: eval.horizon, scaled
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, data: Any) -> Any:
+        if isinstance(data, dict) and not data.get("name") and isinstance(data.get("id"), str):
+            return {**data, "name": data["id"].rpartition(":")[2]}
+        return data
+
+    def scaled(self, turns: int) -> int:
+        """Return a horizon of this environment: `turns` times its scale, rounded half up."""
+        return max(1, int(turns * self.horizon_scale + 0.5))
+
+    def full_horizon(self, turns: int) -> int:
+        """Return its full horizon, where the recipe's is `turns`."""
+        return self.eval_horizon or self.scaled(turns)
 
 
 class ModelConfig(Section):
@@ -286,12 +219,14 @@ class TrackConfig(Section):
 
 
 class Recipe(Section):
-    """One training run."""
+    """One training run, in one environment (`environment`) or in several (`environments`)."""
 
     name: Annotated[str, Field(pattern=r"^[^/.][^/]*$")] = "run"  # part of folder names
     seed: NonNegativeInt = 0
-    environment: EnvironmentConfig
+    environment: EnvironmentConfig | None = None
+    environments: list[FamilyConfig] = Field(default_factory=list)
     horizon: HorizonConfig
+    horizons: dict[str, HorizonConfig] = Field(default_factory=dict)  # by environment name
     model: ModelConfig = ModelConfig()
     chat: ChatConfig = ChatConfig()
     engine: EngineConfig = EngineConfig()
@@ -302,6 +237,44 @@ class Recipe(Section):
     eval: EvalConfig
     checkpoint: CheckpointConfig = CheckpointConfig()
     track: TrackConfig = TrackConfig()
+
+    @property
+    def families(self) -> tuple[FamilyConfig, ...]:
+        """The environments of the run, one or several, in the recipe's order."""
+        if self.environment is None:
+            return tuple(self.environments)
+        return (FamilyConfig(**self.environment.model_dump()),)
+
+    @property
+    def environment_names(self) -> str:
+        """The names of the environments, for people."""
+        return ", ".join(family.name for family in self.families)
+
+    def horizon_of(self, family: str) -> HorizonConfig:
+        """Return the horizon block of an environment: its own, or the recipe's."""
+        return self.horizons.get(family, self.horizon)
+
+    @model_validator(mode="after")
+    def _check_environments(self) -> "Recipe":
+        if (self.environment is None) == (not self.environments):
+            raise ValueError("needs exactly one of environment and environments")
+        names = [family.name for family in self.families]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two environments are called {twice[0]!r}; give each a name")
+        strangers = [name for name in self.horizons if name not in names]
+        if strangers:
+            raise ValueError(
+                f"horizons.{strangers[0]}: no environment of that name"
+                f"{nearest(strangers[0], names)}; there are: {', '.join(names)}"
+            )
+        quotas = sum(family.quota for family in self.families)
+        if quotas > self.rollout.num_tasks:
+            raise ValueError(
+                f"the quotas sum to {quotas} tasks a step, more than rollout.num_tasks "
+                f"({self.rollout.num_tasks})"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check(self) -> "Recipe":

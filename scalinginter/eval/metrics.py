@@ -135,7 +135,24 @@ def summarize(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     }
     metrics |= _named("eval/stop", stop_shares([t.stop for t in kept]))
     metrics |= _named("eval/success_by_length", by_required_length(kept))
-    return metrics | _at_k(samples)
+    return metrics | _at_k(samples) | _by_family(kept)
+
+
+def _by_family(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Success, reward and turns of each environment, where there are several."""
+    families: dict[str, list[Trajectory]] = defaultdict(list)
+    for trajectory in trajectories:
+        families[trajectory.family].append(trajectory)
+    if len(families) == 1:
+        return {}
+    metrics: dict[str, float] = {}
+    for name, played in families.items():
+        metrics |= {
+            f"eval/{name}/success": _mean_over_tasks(played, _success),
+            f"eval/{name}/reward": _mean_over_tasks(played, lambda t: t.reward),
+            f"eval/{name}/turns_mean": sum(len(t.turns) for t in played) / len(played),
+        }
+    return metrics
 
 
 def _at_k(samples_by_task: Sequence[Sequence[bool]]) -> dict[str, float]:
@@ -150,10 +167,10 @@ def _at_k(samples_by_task: Sequence[Sequence[bool]]) -> dict[str, float]:
     return metrics
 
 
-def _by_task(trajectories: Iterable[Trajectory]) -> dict[str, list[Trajectory]]:
-    groups: dict[str, list[Trajectory]] = defaultdict(list)
+def _by_task(trajectories: Iterable[Trajectory]) -> dict[tuple[str, str], list[Trajectory]]:
+    groups: dict[tuple[str, str], list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
-        groups[trajectory.task.id].append(trajectory)
+        groups[trajectory.family, trajectory.task.id].append(trajectory)
     return {task: sorted(groups[task], key=lambda t: t.index) for task in sorted(groups)}
 
 

@@ -11,7 +11,8 @@ from rich.table import Table
 from scalinginter.config.schema import Recipe
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
-from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, make_catalog
+from scalinginter.rollout.family import Families
+from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
 
 
 def sweep(
@@ -22,26 +23,26 @@ def sweep(
     Every horizon meets the same tasks and seeds. Returns 1 if every episode of a horizon failed.
     """
     torch.set_num_threads(recipe.model.num_threads)
-    env = make_catalog(recipe)
-    tasks = held_out_tasks(env, recipe.eval)
-    policy = load_recipe_policy(recipe, env, path=None if policy_path is None else str(policy_path))
-    stack = RolloutStack(recipe, policy, env)
+    families, path = Families(recipe), None if policy_path is None else str(policy_path)
+    tasks = {horizon: held_out_tasks(families, recipe.eval, horizon) for horizon in horizons}
+    policy = load_recipe_policy(recipe, families, path=path)
+    stack = RolloutStack(recipe, policy, families)
     with asyncio.Runner() as runner:
         results = {}
         for horizon in horizons:
-            played = runner.run(evaluate(stack.collector(), tasks, recipe.eval, horizon))
+            played = runner.run(evaluate(stack.collector(), tasks[horizon], recipe.eval))
             results[horizon] = summarize(played)
         runner.run(stack.aclose())
     config = recipe.eval
     title = (
-        f"{recipe.environment.id}, {config.split} split: {len(tasks)} tasks x "
+        f"{recipe.environment_names}, {config.split} split: {len(tasks[horizons[0]])} tasks x "
         f"{config.samples_per_task} episodes, temperature {config.temperature:g}"
     )
     Console(highlight=False).print(_table(title, results))
     if output is not None:
         document = {
             "policy": str(policy_path or recipe.model.path),
-            "environment": recipe.environment.id,
+            "environment": recipe.environment_names,
             "eval": config.model_dump(mode="json"),
             "by_horizon": results,
         }

@@ -1,7 +1,9 @@
 """Collect groups of episodes, many at a time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from scalinginter.rollout.episode import EpisodeRunner, EpisodeSpec
@@ -10,19 +12,27 @@ from scalinginter.types import Group, Task, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class CollectPlan:
-    """What to collect: every task `group_size` times, under one horizon."""
+class Assignment:
+    """One group to play."""
 
-    tasks: Sequence[Task]
-    group_size: int
+    task: Task
     horizon: int  # turns
+    family: str  # the environment's name in the recipe
+
+
+@dataclass(frozen=True, slots=True)
+class CollectPlan:
+    """What to collect: every assignment `group_size` times."""
+
+    assignments: Sequence[Assignment]
+    group_size: int
     temperature: float
     key: tuple[int | str, ...]  # names this collection: run seed, stage, step
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Groups in the order of the plan's tasks, each of full size, failed episodes included."""
+    """Groups in the order of the plan's assignments, of full size, failed episodes included."""
 
     groups: list[Group]
     num_retries: int
@@ -31,29 +41,55 @@ class Collection:
     def trajectories(self) -> list[Trajectory]:
         return [trajectory for group in self.groups for trajectory in group.trajectories]
 
+    def by_family(self) -> dict[str, list[Trajectory]]:
+        """Return the episodes of each environment, by its name in the recipe."""
+        episodes: dict[str, list[Trajectory]] = defaultdict(list)
+        for trajectory in self.trajectories:
+            episodes[trajectory.family].append(trajectory)
+        return dict(episodes)
+
 
 class Collector:
-    """Runs episodes concurrently. A failed one is played again on the same task."""
+    """Runs episodes concurrently. A failed one is played again on the same task.
 
-    def __init__(self, runner: EpisodeRunner, *, max_concurrent: int, max_retries: int) -> None:
-        self._runner = runner
+    Args:
+        runners: The runner of each environment, by its name in the recipe.
+        max_concurrent: Episodes at a time, of all environments together.
+        limits: Episodes at a time of those environments that have a limit of their own.
+        max_retries: Of an episode that failed.
+    """
+
+    def __init__(
+        self,
+        runners: Mapping[str, EpisodeRunner],
+        *,
+        max_concurrent: int,
+        max_retries: int,
+        limits: Mapping[str, int] | None = None,
+    ) -> None:
+        self._runners, self._limits = runners, dict(limits or {})
         self._max_concurrent, self._max_retries = max_concurrent, max_retries
 
     async def collect(self, plan: CollectPlan) -> Collection:
         """Play all episodes of the plan; cancelling this coroutine abandons them."""
-        specs = [spec for i in range(len(plan.tasks)) for spec in _specs(plan, i)]
+        specs = [spec for i in range(len(plan.assignments)) for spec in _specs(plan, i)]
         slots = asyncio.Semaphore(self._max_concurrent)
+        own = {name: asyncio.Semaphore(limit) for name, limit in self._limits.items()}
         retries = 0
 
         async def play(spec: EpisodeSpec) -> Trajectory:
             nonlocal retries
-            async with slots:
-                trajectory = await self._runner.run(spec)
+            runner = self._runners[spec.family]
+            async with AsyncExitStack() as held:
+                if spec.family in own:  # first: who waits for it must not hold a common place
+                    await held.enter_async_context(own[spec.family])
+                await held.enter_async_context(slots)
+                trajectory = await runner.run(spec)
                 for _ in range(self._max_retries):
                     if not trajectory.stop.is_failure:
                         break
                     retries += 1
-                    trajectory = await self._runner.run(spec)
+                    trajectory = await runner.run(spec)
                 return trajectory
 
         async with asyncio.TaskGroup() as running:
@@ -69,17 +105,18 @@ class Collector:
 
 def _specs(plan: CollectPlan, number: int) -> list[EpisodeSpec]:
     """The episodes of one group. The group's id is given here, by the sampler."""
-    task = plan.tasks[number]
+    assignment = plan.assignments[number]
     group_id = "/".join(str(part) for part in (*plan.key, number))
     return [
         EpisodeSpec(
-            task=task,
+            task=assignment.task,
             group_id=group_id,
             index=index,
             seed=derive(*plan.key, number, index),
             env_seed=derive(*plan.key, number),
-            horizon=plan.horizon,
+            horizon=assignment.horizon,
             temperature=plan.temperature,
+            family=assignment.family,
         )
         for index in range(plan.group_size)
     ]

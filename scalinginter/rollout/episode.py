@@ -26,6 +26,7 @@ class EpisodeSpec:
     env_seed: int  # of the environment; one for the whole group
     horizon: int  # turns
     temperature: float
+    family: str = ""  # the environment's name in the recipe
 
 
 class EpisodeRunner:
@@ -89,6 +90,7 @@ class EpisodeRunner:
             success=play.success,
             first_observation=play.session.first.text if play.session else "",
             error=error,
+            family=spec.family,
         )
 
     def messages(self, opening: Opening, turns_left: int) -> list[dict[str, str]]:

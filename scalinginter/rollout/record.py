@@ -10,6 +10,7 @@ def episode_record(trajectory: Trajectory) -> dict[str, Any]:
     return {
         "task": trajectory.task.id,
         "environment": trajectory.task.environment,
+        "family": trajectory.family,
         "group": trajectory.group_id,
         "index": trajectory.index,
         "seed": trajectory.seed,

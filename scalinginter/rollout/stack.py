@@ -1,69 +1,61 @@
 """Everything between a recipe and an episode: engine, renderer, environments, collectors."""
 
-import asyncio
 from collections.abc import Callable
 
 import torch
 
 from scalinginter.chat.renderer import Renderer
-from scalinginter.config.schema import Recipe
+from scalinginter.config.schema import FamilyConfig, Recipe
 from scalinginter.engine.base import Engine
 from scalinginter.engine.local import LocalEngine
 from scalinginter.engine.scripted import ScriptedEngine
-from scalinginter.env.catalog import EnvCatalog, Run
 from scalinginter.env.pool import EnvPool
 from scalinginter.model.load import Policy, load_policy
 from scalinginter.rollout.collect import Collector
 from scalinginter.rollout.episode import EpisodeRunner
+from scalinginter.rollout.family import Families
 from scalinginter.seeds import derive
-
-
-def make_catalog(recipe: Recipe, run: Run = asyncio.run) -> EnvCatalog:
-    """Make what answers for the recipe's environment: tasks, corpus, expert.
-
-    Raises `UserError` for an unknown environment and for wrong parameters.
-    """
-    environment = recipe.environment
-    return EnvCatalog(
-        environment.id,
-        environment.params,
-        reset_timeout_s=environment.reset_timeout_s,
-        want_admissible=recipe.chat.constrain_to_admissible,
-        run=run,
-    )
 
 
 class RolloutStack:
     """One engine; environment instances of their own for training and for evaluation."""
 
-    def __init__(self, recipe: Recipe, policy: Policy, env: EnvCatalog) -> None:
+    def __init__(self, recipe: Recipe, policy: Policy, families: Families) -> None:
         self._recipe = recipe
         self._pools: list[EnvPool] = []
         self.renderer = Renderer.for_tokenizer(policy.tokenizer)
-        self.env = env
+        self.families = families
         self.engine = make_engine(recipe, policy, self.renderer, self._pending)
 
     def collector(self) -> Collector:
         """Make a collector with environment instances of its own."""
-        environment, rollout = self._recipe.environment, self._recipe.rollout
+        rollout = self._recipe.rollout
+        return Collector(
+            {family.name: self._runner(family.config) for family in self.families},
+            max_concurrent=rollout.max_concurrent,
+            max_retries=rollout.max_retries,
+            limits={
+                f.name: f.config.max_concurrent for f in self.families if f.config.max_concurrent
+            },
+        )
+
+    def _runner(self, environment: FamilyConfig) -> EpisodeRunner:
+        recipe = self._recipe
         pool = EnvPool(
             environment.id,
             environment.params,
             num_workers=environment.num_workers,
             turn_timeout_s=environment.turn_timeout_s,
             reset_timeout_s=environment.reset_timeout_s,
-            want_admissible=self._recipe.chat.constrain_to_admissible,
+            want_admissible=recipe.chat.constrain_to_admissible,
         )
         self._pools.append(pool)
-        runner = EpisodeRunner(pool, self.engine, self.renderer, self._recipe.chat, rollout)
-        return Collector(
-            runner, max_concurrent=rollout.max_concurrent, max_retries=rollout.max_retries
-        )
+        return EpisodeRunner(pool, self.engine, self.renderer, recipe.chat, recipe.rollout)
 
     async def aclose(self) -> None:
         """Stop the engine and the environments."""
         await self.engine.aclose()
-        await self.env.aclose()
+        await self.families.aclose()
         for pool in self._pools:
             await pool.aclose()
 
@@ -90,16 +82,16 @@ def make_engine(
     )
 
 
-def load_recipe_policy(recipe: Recipe, env: EnvCatalog, *, path: str | None = None) -> Policy:
+def load_recipe_policy(recipe: Recipe, families: Families, *, path: str | None = None) -> Policy:
     """Load the recipe's policy, or the one saved at `path` (a folder).
 
-    A `tiny:` model takes its words from the corpus of `env`.
+    A `tiny:` model takes its words from the corpus of the environments.
     """
     config = recipe.model if path is None else recipe.model.model_copy(update={"path": path})
     device = torch_device(recipe.model.device)
     return load_policy(
         config,
-        corpus=env.corpus,
+        corpus=families.corpus,
         seed=derive("model", recipe.seed),
         device=device,
     )

@@ -1,7 +1,7 @@
 """THE loop. One step:
 
-horizon = schedule.horizon(progress)
-tasks -> collect(groups under that horizon) -> schedule.observe
+horizons = the schedules' answers, one per environment
+tasks -> collect(groups under their horizons) -> schedules observe
       -> algorithm.advantages -> rows -> learner.update -> engine.set_version
       -> journal, then evaluation and checkpoint when they are due
 """
@@ -19,9 +19,9 @@ from scalinginter.config.schema import Recipe
 from scalinginter.errors import RunFailedError
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
-from scalinginter.horizon import Horizon, Outcome, Progress, make_schedule
+from scalinginter.horizon import Horizon, Progress
 from scalinginter.model.load import Policy, save_policy
-from scalinginter.rollout.collect import Collection, CollectPlan
+from scalinginter.rollout.collect import Assignment, Collection, CollectPlan
 from scalinginter.rollout.record import episode_record
 from scalinginter.rollout.stack import RolloutStack
 from scalinginter.seeds import derive
@@ -29,10 +29,11 @@ from scalinginter.track.journal import Journal
 from scalinginter.train.batch import to_samples
 from scalinginter.train.checkpoint import CheckpointStore
 from scalinginter.train.costs import Budget, Costs
+from scalinginter.train.horizons import FamilyHorizons
 from scalinginter.train.learner import Learner
 from scalinginter.train.metrics import rollout_metrics
 from scalinginter.train.signals import StopSignal
-from scalinginter.train.tasks import TaskSampler
+from scalinginter.train.tasks import TaskSampler, share_out
 from scalinginter.types import Group, TrainingSample
 
 Report = Callable[[int, str, dict[str, float], float], None]  # step, stage, metrics, share spent
@@ -56,13 +57,16 @@ class Trainer:
         self.recipe, self.policy, self.algorithm, self.learner = recipe, policy, algorithm, learner
         self.stack, self.journal, self.checkpoints = stack, journal, checkpoints
         self.stop, self.report = stop, report
-        self.schedule = make_schedule(recipe.horizon)
+        self.horizons = FamilyHorizons(recipe)
         self.budget = Budget(recipe.train)
         self.costs = Costs()
-        self.task_cursor = 0
+        self.task_cursors = dict.fromkeys(stack.families.names, 0)
         self._evaluated: tuple[int, float] | None = None  # step and share of the last evaluation
         self._collector, self._eval_collector = stack.collector(), stack.collector()
-        self._sampler = TaskSampler(stack.env.tasks("train"), recipe.seed)
+        self._samplers = {
+            family.name: TaskSampler(family.tasks("train"), recipe.seed)
+            for family in stack.families
+        }
 
     @property
     def step_count(self) -> int:
@@ -88,22 +92,22 @@ class Trainer:
         """Take one step: nothing of it is kept unless all of it was done."""
         started = time.perf_counter()
         progress = Progress(self.step_count, self.budget.fraction(self.costs))
-        horizon = self.schedule.horizon(progress)
+        horizons = self.horizons.start(progress)
+        counts = self._share_out()
         forwarded = self._forward_tokens()
-        collection = self._collect(horizon)
+        collection = self._collect(horizons, counts)
         collected = time.perf_counter()
         _refuse_a_step_without_episodes(self.step_count, collection)
-        self.schedule.observe(
-            Outcome(t.horizon, t.success) for t in collection.trajectories if not t.stop.is_failure
-        )
+        self.horizons.observe(collection.by_family())
         update = self.learner.update(self._samples(collection.groups))
         if not update.get("update/skipped"):
             self.stack.engine.set_version(self.stack.engine.version + 1)
         ended = time.perf_counter()
 
-        self.task_cursor += self.recipe.rollout.num_tasks
+        for name, count in counts.items():
+            self.task_cursors[name] += count
         self._spend(collection, self._forward_tokens() - forwarded, ended - started)
-        metrics = rollout_metrics(collection, horizon) | update | self.costs.metrics()
+        metrics = rollout_metrics(collection, horizons) | update | self.costs.metrics()
         metrics |= {
             "time/step_s": ended - started,
             "time/rollout_s": collected - started,
@@ -118,8 +122,8 @@ class Trainer:
         """Write a checkpoint of everything that the next step depends on."""
         state = {
             "costs": asdict(self.costs),
-            "task_cursor": self.task_cursor,
-            "schedule": self.schedule.state_dict(),
+            "task_cursors": self.task_cursors,
+            "horizons": self.horizons.state_dict(),
             "version": self.stack.engine.version,
             "evaluated": self._evaluated,
             "journal": self.journal.offsets(),
@@ -132,8 +136,8 @@ class Trainer:
         torch.set_rng_state(learner.pop("rng"))
         self.learner.load_state_dict(learner)
         self.costs = Costs(**state["costs"])
-        self.task_cursor = state["task_cursor"]
-        self.schedule.load_state_dict(state["schedule"])
+        self.task_cursors = state["task_cursors"]
+        self.horizons.load_state_dict(state["horizons"])
         self.stack.engine.set_version(state["version"])
         if state["evaluated"] is not None:
             step, share = state["evaluated"]  # of the budget then, which may have been smaller
@@ -145,12 +149,20 @@ class Trainer:
         state = {**self.learner.state_dict(), "rng": torch.get_rng_state()}
         torch.save(state, folder / "learner.pt")
 
-    def _collect(self, horizon: Horizon) -> Collection:
+    def _share_out(self) -> dict[str, int]:
+        """How many of this step's tasks each environment gets."""
+        families, num_tasks = self.recipe.families, self.recipe.rollout.num_tasks
+        return share_out(families, num_tasks, self.task_cursors, self.step_count)
+
+    def _collect(self, horizons: dict[str, Horizon], counts: dict[str, int]) -> Collection:
         rollout = self.recipe.rollout
         plan = CollectPlan(
-            tasks=self._sampler.take(self.task_cursor, rollout.num_tasks),
+            assignments=[
+                Assignment(task, horizons[name].turns, name)
+                for name, count in counts.items()
+                for task in self._samplers[name].take(self.task_cursors[name], count)
+            ],
             group_size=rollout.group_size,
-            horizon=horizon.turns,
             temperature=rollout.temperature,
             key=("train", self.recipe.seed, self.step_count),
         )
@@ -199,8 +211,8 @@ class Trainer:
         if not self._evaluation_is_due():
             return
         config = self.recipe.eval
-        tasks = held_out_tasks(self.stack.env, config)
-        trajectories = self.stop.run(evaluate(self._eval_collector, tasks, config))
+        held_out = held_out_tasks(self.stack.families, config)
+        trajectories = self.stop.run(evaluate(self._eval_collector, held_out, config))
         self._evaluated = (self.step_count, self.budget.fraction(self.costs))
         if self.recipe.track.episodes:
             records = [episode_record(t) for t in trajectories]

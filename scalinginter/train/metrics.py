@@ -1,7 +1,8 @@
-"""What one step's episodes say, as `stage/name` numbers."""
+"""What one step's episodes say, as `stage/name` numbers; `stage/environment/name` where a run has
+several environments."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,19 +11,25 @@ from scalinginter.rollout.collect import Collection
 from scalinginter.types import StopReason, Trajectory
 
 
-def rollout_metrics(collection: Collection, horizon: Horizon) -> dict[str, float]:
-    """Return the metrics of a step's episodes. Broken ones are counted, not averaged."""
+def rollout_metrics(collection: Collection, horizons: Mapping[str, Horizon]) -> dict[str, float]:
+    """Return the metrics of a step's episodes. Broken ones are counted, not averaged.
+
+    `horizons`: the ones in force, by environment; `horizon/max_turns` is the longest.
+    """
     everything = collection.trajectories
     episodes = [t for t in everything if not t.stop.is_failure]
+    longest = max(horizons.values(), key=lambda horizon: horizon.turns)
     metrics = {
-        "horizon/max_turns": float(horizon.turns),
-        "horizon/stage": float(horizon.stage),
+        "horizon/max_turns": float(longest.turns),
+        "horizon/stage": float(longest.stage),
         "rollout/episodes": float(len(episodes)),
         "rollout/retries": float(collection.num_retries),
         "rollout/zero_variance_groups": float(_num_zero_variance(collection)),
     }
     for reason in StopReason:
         metrics[f"stop/{reason}"] = _mean([t.stop is reason for t in everything])
+    if len(horizons) > 1:
+        metrics |= _by_family(collection, horizons)
     if not episodes:
         return metrics
     turns = [turn for t in episodes for turn in t.turns]
@@ -37,6 +44,21 @@ def rollout_metrics(collection: Collection, horizon: Horizon) -> dict[str, float
         "reward/std": float(np.std([t.reward for t in episodes])),
     }
     return metrics | _by_length(episodes)
+
+
+def _by_family(collection: Collection, horizons: Mapping[str, Horizon]) -> dict[str, float]:
+    metrics = {f"horizon/{name}/max_turns": float(h.turns) for name, h in horizons.items()}
+    for name, everything in collection.by_family().items():
+        episodes = [t for t in everything if not t.stop.is_failure]
+        metrics[f"rollout/{name}/episodes"] = float(len(episodes))
+        if episodes:
+            metrics |= {
+                f"rollout/{name}/success": _mean([t.success for t in episodes]),
+                f"rollout/{name}/turns_mean": _mean([len(t.turns) for t in episodes]),
+                f"rollout/{name}/truncated_share": _mean([t.stop.is_truncation for t in episodes]),
+                f"reward/{name}/mean": _mean([t.reward for t in episodes]),
+            }
+    return metrics
 
 
 def _by_length(episodes: Sequence[Trajectory]) -> dict[str, float]:

@@ -17,7 +17,8 @@ from scalinginter.config.schema import Recipe
 from scalinginter.errors import RunFailedError, UserError
 from scalinginter.model.load import Policy
 from scalinginter.rollout.demonstrations import demonstrate
-from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, make_catalog, torch_device
+from scalinginter.rollout.family import Families
+from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
 from scalinginter.track.journal import Journal
 from scalinginter.track.progress import Progress
 from scalinginter.track.run_folder import RunInfo, Status, set_status, write_config, write_run_info
@@ -28,7 +29,8 @@ from scalinginter.train.learner import Learner
 from scalinginter.train.loop import Report, Trainer, seed_torch
 from scalinginter.train.sft import cold_start
 from scalinginter.train.signals import Interrupted, StopSignal
-from scalinginter.train.tasks import TaskSampler
+from scalinginter.train.tasks import TaskSampler, share_out
+from scalinginter.types import Trajectory
 
 STATUS_OF_CODE: dict[int, Status] = {0: "finished", 130: "stopped"}
 
@@ -76,14 +78,14 @@ def run_training(
 def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopSignal) -> int:
     torch.set_num_threads(recipe.model.num_threads)
     seed_torch(recipe)
-    title = f"{recipe.environment.id} {recipe.name} seed {recipe.seed}"
+    title = f"{recipe.environment_names} {recipe.name} seed {recipe.seed}"
     with _display(title, quiet) as report, Journal(run_dir) as journal:
         checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
         saved = checkpoints.latest() if resume else None
         accelerator = make_accelerator(recipe)
-        env = make_catalog(recipe, stop.run)
-        policy = load_recipe_policy(recipe, env, path=str(saved / "policy") if saved else None)
-        stack = RolloutStack(recipe, policy, env)
+        families = Families(recipe, stop.run)
+        policy = load_recipe_policy(recipe, families, path=str(saved / "policy") if saved else None)
+        stack = RolloutStack(recipe, policy, families)
         if saved is None:
             journal.truncate({})  # of a run that ended before its first checkpoint
             _cold_start(recipe, policy, stack, journal, accelerator)
@@ -136,10 +138,7 @@ def _cold_start(
     """Imitate the expert for a while, if the recipe says so."""
     if not recipe.sft.num_demonstrations:
         return
-    tasks = TaskSampler(stack.env.tasks("train"), recipe.seed).take(
-        0, recipe.sft.num_demonstrations
-    )
-    played = demonstrate(stack.env, tasks, stack.renderer, recipe.chat, recipe.rollout.max_context)
+    played = _demonstrations(recipe, stack)
     rows = [
         row
         for i, t in enumerate(played)
@@ -155,6 +154,18 @@ def _cold_start(
         temperature=recipe.rollout.temperature,
         report=lambda step, metrics: journal.log(step, "sft", metrics),
     )
+
+
+def _demonstrations(recipe: Recipe, stack: RolloutStack) -> list[Trajectory]:
+    """The expert's episodes, shared out among the environments as a step's tasks are."""
+    counts = share_out(recipe.families, recipe.sft.num_demonstrations, {}, 0)
+    played: list[Trajectory] = []
+    for family in stack.families:
+        sampler = TaskSampler(family.tasks("train"), recipe.seed)
+        tasks = sampler.take(0, counts[family.name])
+        max_context = recipe.rollout.max_context
+        played += demonstrate(family.catalog, tasks, stack.renderer, recipe.chat, max_context)
+    return played
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalinginter.config.schema import (
+from scalinginter.config.horizon_blocks import (
     FixedHorizon,
     LinearHorizon,
     StagedHorizon,
