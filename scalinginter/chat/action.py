@@ -18,6 +18,9 @@ from dataclasses import dataclass
 
 from scalinginter.types import Tool
 
+TURNS_LEFT = "{observation}\nTurns left: {left}"
+"""An observation as the model sees it, where a recipe shows the turns that are left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -1,4 +1,4 @@
-"""`prepare-env RECIPE`: generate the games of a recipe's environments before training needs them."""
+"""`prepare-env RECIPE`: generate the games of its environments before training needs them."""
 
 import argparse
 

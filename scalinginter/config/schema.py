@@ -164,7 +164,9 @@ class TrainConfig(Section):
     warmup_steps: NonNegativeInt = 0
     decay: Literal["constant", "linear", "cosine"] = "constant"  # over the run, to 0
     weight_decay: NonNegativeFloat = 0.0
-    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.999]
+    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = Field(
+        default=[0.9, 0.999]
+    )
     max_grad_norm: PositiveFloat = 1.0
     micro_batch_tokens: PositiveInt = 8192  # tokens of one forward and backward pass
     num_epochs: PositiveInt = 1  # passes over a step's samples

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from scalinginter.chat.action import AnswerFormat
+from scalinginter.chat.action import TURNS_LEFT, AnswerFormat
 from scalinginter.chat.formats import answer_format
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig
@@ -84,8 +84,9 @@ def _written(form: AnswerFormat, action: str, task: Task) -> str:
     return text
 
 
-def _shown(observation: str, chat: ChatConfig, turns_left: int) -> str:
-    return f"{observation}\nTurns left: {turns_left}" if chat.show_turns_left else observation
+def _shown(observation: str, chat: ChatConfig, left: int) -> str:
+    told = TURNS_LEFT.format(observation=observation, left=left)
+    return told if chat.show_turns_left else observation
 
 
 def _trie(before: Observation, renderer: Renderer, chat: ChatConfig) -> Constraint | None:

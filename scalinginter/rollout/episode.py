@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, replace
 
+from scalinginter.chat.action import TURNS_LEFT
 from scalinginter.chat.formats import answer_format
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig, RolloutConfig
@@ -101,11 +102,11 @@ class EpisodeRunner:
             {"role": "user", "content": self.with_turns_left(opening.first.text, turns_left)},
         ]
 
-    def with_turns_left(self, observation: str, turns_left: int) -> str:
+    def with_turns_left(self, observation: str, left: int) -> str:
         """Return the observation as the model sees it."""
         if not self.chat.show_turns_left:
             return observation
-        return f"{observation}\nTurns left: {turns_left}"
+        return TURNS_LEFT.format(observation=observation, left=left)
 
     def constraint(self, observation: Observation) -> Constraint | None:
         """Return the constraint to the admissible actions, where the recipe asks for it."""

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
+from scalinginter.chat.action import TURNS_LEFT
+from scalinginter.chat.formats import answer_format
 from scalinginter.config.schema import FamilyConfig, Recipe
 from scalinginter.env.base import Split
 from scalinginter.env.catalog import EnvCatalog, Run
@@ -44,6 +46,7 @@ class Families:
     """
 
     def __init__(self, recipe: Recipe, run: Run = asyncio.run) -> None:
+        self._chat = recipe.chat
         self._families = {
             config.name: Family(
                 config,
@@ -72,8 +75,12 @@ class Families:
         return list(self._families)
 
     def corpus(self) -> list[str]:
-        """Return texts that cover the words of all environments."""
-        return [text for family in self for text in family.catalog.corpus()]
+        """Return texts that cover the words of all environments, and those of the chat itself."""
+        texts = [text for family in self for text in family.catalog.corpus()]
+        for family in self:
+            form = answer_format(self._chat.format, family.catalog.tools, family.name)
+            texts.append(form.instructions)
+        return [*texts, TURNS_LEFT]
 
     async def aclose(self) -> None:
         """End what the environments started."""

@@ -20,14 +20,21 @@ def renderer():
 
 
 class Recording(ScriptedEngine):
-    """A scripted engine that keeps the requests it was given."""
+    """A scripted engine that keeps the requests it was given and counts the episodes in play."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.requests = []
+        self.requests, self.alive, self.most_alive = [], set(), 0
+
+    def release(self, session):
+        self.alive.discard(session)
+        super().release(session)
 
     async def generate(self, request):
         self.requests.append(request)
+        self.alive.add(request.session)
+        self.most_alive = max(self.most_alive, len(self.alive))
+        await asyncio.sleep(0)  # as an engine that takes its time
         return await super().generate(request)
 
 

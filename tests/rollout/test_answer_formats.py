@@ -5,7 +5,7 @@ import pytest
 from scalinginter.chat.formats import answer_format
 from scalinginter.config.schema import ChatConfig
 from scalinginter.env.base import ACT
-from scalinginter.env.registry import make
+from scalinginter.env.catalog import EnvCatalog
 from scalinginter.rollout.demonstrations import demonstrate
 
 MALFORMED = ["right", "<act>right", '<tool_call>{"name": "fly"}</tool_call>', "```", "{" * 300]
@@ -42,7 +42,7 @@ def test_pitfall_7_the_note_on_a_second_call_stands_below_the_observation(play, 
 
 @pytest.mark.parametrize("form", ["react", "tool_call", "tags"])
 def test_the_expert_answers_in_the_form_of_the_recipe(renderer, form):
-    env = make("toy_corridor")
+    env = EnvCatalog("toy_corridor", {})
     played = demonstrate(env, env.tasks("train")[:3], renderer, ChatConfig(format=form), 4096)
-    form = answer_format(form, env.tools(), "toy_corridor")
+    form = answer_format(form, env.tools, "toy_corridor")
     assert all(form.parse(t.text.removesuffix("<|end|>")).action for p in played for t in p.turns)

@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 
+from scalinginter.config.load import validate
 from scalinginter.config.schema import ChatConfig, EvalConfig
 from scalinginter.env.catalog import EnvCatalog
 from scalinginter.env.registry import make
 from scalinginter.eval.runner import evaluate, held_out_tasks
 from scalinginter.horizon import Horizon
-from scalinginter.rollout.collect import Collector, CollectPlan
+from scalinginter.rollout.collect import Assignment, Collector, CollectPlan
 from scalinginter.rollout.demonstrations import demonstrate
+from scalinginter.rollout.family import Families
 from scalinginter.train.metrics import rollout_metrics
 
 
@@ -20,8 +22,9 @@ def collect(make_runner):
 
     def run(tasks, script=("right",), size=2, horizon=5, retries=2, concurrent=8, **options):
         runner = make_runner(list(script), **options)
-        collector = Collector(runner, max_concurrent=concurrent, max_retries=retries)
-        plan = CollectPlan(tasks, size, horizon, 1.0, ("train", 0, 7))
+        collector = Collector({"": runner}, max_concurrent=concurrent, max_retries=retries)
+        assignments = [Assignment(task, horizon, "") for task in tasks]
+        plan = CollectPlan(assignments, size, 1.0, ("train", 0, 7))
 
         async def to_end():
             collection = await collector.collect(plan)
@@ -73,7 +76,7 @@ def test_pitfall_38_a_failed_episode_is_played_again_on_the_same_task(collect, t
 def test_pitfall_13_an_episode_that_keeps_failing_leaves_the_statistics(collect):
     ids = [t.id for t in make("toy_faulty").tasks("train")[:1]]
     options, tasks = faulty(None, raise_on=ids)
-    metrics = rollout_metrics(collect(tasks, retries=0, **options), Horizon(5))
+    metrics = rollout_metrics(collect(tasks, retries=0, **options), {"": Horizon(5)})
     assert metrics["rollout/success"] == 1.0
     assert metrics["stop/env_error"] == pytest.approx(2 / 8)
 
@@ -93,27 +96,40 @@ def test_pitfall_29_a_crashed_environment_does_not_end_the_others(collect, tmp_p
     assert all(t.success for t in collection.trajectories)
 
 
+def test_an_environment_can_have_fewer_places_than_the_collection(make_runner, tasks):
+    runner = make_runner(["right"])
+    collector = Collector({"a": runner}, max_concurrent=8, max_retries=0, limits={"a": 2})
+    plan = CollectPlan([Assignment(t, 5, "a") for t in tasks[:6]], 2, 1.0, ("train",))
+    asyncio.run(collector.collect(plan))
+    assert runner.engine.most_alive == 2
+
+
 def test_pitfall_15_groups_without_variance_are_counted(collect, tasks):
-    metrics = rollout_metrics(collect(tasks[:3]), Horizon(5))
+    metrics = rollout_metrics(collect(tasks[:3]), {"": Horizon(5)})
     assert metrics["rollout/zero_variance_groups"] == 3.0
 
 
 def test_the_share_of_truncated_episodes_is_logged(collect, tasks):
-    metrics = rollout_metrics(collect(tasks[:3], horizon=2), Horizon(2))
+    metrics = rollout_metrics(collect(tasks[:3], horizon=2), {"": Horizon(2)})
     assert metrics["rollout/truncated_share"] == pytest.approx(1 / 3)
 
 
 def test_rewards_are_logged_by_required_length(collect, tasks):
-    metrics = rollout_metrics(collect(tasks[:3], horizon=2), Horizon(2))
+    metrics = rollout_metrics(collect(tasks[:3], horizon=2), {"": Horizon(2)})
     assert [metrics[f"reward/by_length/{n}"] for n in (1, 2, 3)] == [1.0, 1.0, 0.0]
 
 
+def corridor():
+    blocks = {"horizon": {"kind": "fixed", "turns": 2}, "train": {"num_steps": 1}}
+    blocks |= {"environment": {"id": "toy_corridor"}, "eval": {"horizon": 9}}
+    return Families(validate(blocks, "test"))
+
+
 def run_evaluation(make_runner, config, horizon=None):
-    runner = make_runner(["right"])
-    env = EnvCatalog("toy_corridor", {}, want_admissible=True)
-    chosen = held_out_tasks(env, config)
-    collector = Collector(runner, max_concurrent=8, max_retries=0)
-    return asyncio.run(evaluate(collector, chosen, config, horizon))
+    runners = {"toy_corridor": make_runner(["right"])}
+    held_out = held_out_tasks(corridor(), config, horizon)
+    collector = Collector(runners, max_concurrent=8, max_retries=0)
+    return asyncio.run(evaluate(collector, held_out, config))
 
 
 def test_pitfall_23_an_evaluation_runs_at_the_full_horizon_of_the_recipe(make_runner):
@@ -128,10 +144,8 @@ def test_pitfall_23_every_evaluation_meets_the_same_tasks_and_seeds(make_runner)
 
 
 def test_pitfall_23_held_out_tasks_are_not_training_tasks(tasks):
-    held_out = held_out_tasks(
-        EnvCatalog("toy_corridor", {}, want_admissible=True), EvalConfig(horizon=9, num_tasks=99)
-    )
-    assert not {t.id for t in held_out} & {t.id for t in tasks}
+    held_out = held_out_tasks(corridor(), EvalConfig(horizon=9, num_tasks=99))
+    assert not {a.task.id for a in held_out} & {t.id for t in tasks}
 
 
 def test_demonstrations_succeed(renderer, tasks):

@@ -8,10 +8,19 @@ from safetensors.torch import load_file
 
 from scalinginter.train.run import run_training
 
+ONE = {"environment": {"id": "toy_corridor"}}
+SEVERAL = {
+    "environment": None,
+    "environments": [
+        {"id": "toy_corridor", "name": "short", "params": {"max_length": 2}, "quota": 1},
+        {"id": "toy_corridor", "name": "long", "weight": 0.4, "horizon_scale": 2.0},
+    ],
+}
 
-@pytest.fixture(scope="module")
-def recipe_of_four():
-    return {
+
+@pytest.fixture(scope="module", params=[ONE, SEVERAL], ids=["one environment", "several"])
+def recipe_of_four(request):
+    return request.param | {
         "train__num_steps": 4,
         "train__num_minibatches": 2,
         "train__warmup_steps": 2,
