@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "scalinginter.environments"
 
 BUILTIN: dict[str, str] = {
+    "laboratory": "environments.science.laboratory.env:Laboratory",
     "textcraft": "environments.game.textcraft.env:TextCraft",
     "textworld_coin": "environments.game.textworld.coin:CoinCollector",
     "textworld_cooking": "environments.game.textworld.cooking:Cooking",
     "toy_corridor": "scalinginter.env.toy:ToyCorridor",
     "toy_faulty": "scalinginter.env.toy:ToyFaulty",
     "toy_forced": "scalinginter.env.toy:ToyForced",
-    "web_site": "environments.web.site.env:SiteEnv",
 }
 
 

@@ -1,0 +1,1 @@
+"""Experiments in text: a laboratory of our own, and ScienceWorld."""

@@ -1,0 +1,1 @@
+"""The laboratory: experiments with hidden properties, in rooms full of instruments."""

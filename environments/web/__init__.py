@@ -1,1 +1,0 @@
-"""Web environments: sites read as accessibility trees, acted on in WebArena's grammar."""

@@ -1,1 +1,0 @@
-"""A site of our own: shop, forum, wiki and repository host over one seeded database."""
