@@ -4,8 +4,12 @@ import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scalinginter.config.schema import Recipe
+
+if TYPE_CHECKING:
+    from scalinginter.track.mlflow_writer import MlflowWriter
 
 DRAIN_TIMEOUT_S = 60.0
 
@@ -32,10 +36,18 @@ def mlflow_writer(recipe: Recipe, run_dirs: Sequence[Path], root: Path | None) -
     try:
         yield
     finally:
-        if writer.finish(DRAIN_TIMEOUT_S):
+        if writer.finish(DRAIN_TIMEOUT_S, on_wait=lambda: _tell_of_the_wait(writer)):
             print(writer.where())
         else:
             print(
-                "MLflow could not be reached or is behind; nothing is lost. Bring the runs there "
-                f"later with:\n  {writer.replay_command}"
+                f"MLflow has not got everything: {writer.trouble()}\n"
+                f"Nothing is lost; bring the runs there later with:\n  {writer.replay_command}"
             )
+
+
+def _tell_of_the_wait(writer: "MlflowWriter") -> None:
+    print(
+        f"Sending the rest to MLflow, for {DRAIN_TIMEOUT_S:.0f} s at most; Ctrl-C leaves it for "
+        f"later, with:\n  {writer.replay_command}",
+        flush=True,
+    )

@@ -12,6 +12,7 @@ from scalinginter.config.schema import Recipe
 from scalinginter.env.registry import make
 from scalinginter.errors import UserError
 from scalinginter.model.source import resolve
+from scalinginter.track.mlflow_client import resolve_uri
 
 EXAMPLES = """
 examples:
@@ -83,6 +84,8 @@ def _check_parts(recipe: Recipe) -> None:
     resolve(recipe.model.path)
     for family in recipe.families:
         make(family.id, **family.params)
+    if recipe.track.mlflow:
+        resolve_uri(recipe.track.uri)
 
 
 def _single(path: str, recipe: Recipe, output: str | None) -> int:

@@ -1,6 +1,7 @@
 """`report.md` of a comparison, and the few lines of it that a terminal shows."""
 
 import shlex
+import textwrap
 from pathlib import Path
 
 from scalinginter.compare.markdown import (
@@ -28,6 +29,7 @@ COVERAGE = {2: 0.50, 3: 0.75, 4: 0.80, 5: 0.83, 6: 0.85}
 SHARED = (
     "environment.id",
     "environment.params",
+    "environments",
     "model.path",
     "chat",
     "rollout",
@@ -65,7 +67,7 @@ def render(results: Results) -> str:
 def summary_lines(root: str | Path) -> list[str]:
     """Return the verdict and the main table for a terminal, 80 columns where names allow."""
     results = load_results(root)
-    lines = [*_headlines(results)]
+    lines = [part for line in _headlines(results) for part in textwrap.wrap(line, 80)]
     if results.finished:
         rows = [
             [arm, *(estimate_of(t, arm) for t in (results.start, results.final, results.auc))]
@@ -290,7 +292,7 @@ def _settings(results: Results) -> list[str]:
     )
     lines += [
         "",
-        *table(["arm", "horizon"], [[a, f"`{flow(c['horizon'])}`"] for a, c in arms.items()]),
+        *table(["arm", "horizon"], [[a, f"`{flow(_horizons(c))}`"] for a, c in arms.items()]),
     ]
     if strangers:
         rows = [
@@ -302,14 +304,21 @@ def _settings(results: Results) -> list[str]:
     shared = [
         [f"`{path}`", f"`{flow(at(first, path))}`"]
         for path in SHARED
-        if at(first, path) is not None
+        if at(first, path) not in (None, [])
     ]
     return [*lines, "", "Shared settings:", "", *table(["setting", "value"], shared)]
 
 
+def _horizons(config: dict[str, object]) -> object:
+    """The horizon block, and those of single environments where there are any."""
+    own = config.get("horizons")
+    return {"all": config["horizon"]} | own if isinstance(own, dict) and own else config["horizon"]
+
+
 def _strangers(results: Results) -> dict[str, dict[str, object]]:
     """The settings outside the horizon block in which the arms differ."""
-    return {p: v for p, v in results.differing.items() if p.split(".")[0] != "horizon"}
+    blocks = ("horizon", "horizons")
+    return {p: v for p, v in results.differing.items() if p.split(".")[0] not in blocks}
 
 
 def _commands(results: Results) -> list[str]:

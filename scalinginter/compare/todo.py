@@ -6,9 +6,9 @@ from typing import Any
 
 from scalinginter.compare.jobs import Job
 from scalinginter.compare.runs import Plan, Run, load_run, run_folder
-from scalinginter.config.load import differences
+from scalinginter.config.load import differences, recipe_dict, validate
 from scalinginter.errors import UserError
-from scalinginter.track.run_folder import RUN_INFO
+from scalinginter.track.run_folder import CONFIG, RUN_INFO
 from scalinginter.train.resume import MAY_CHANGE
 
 LOG = "output.log"
@@ -31,7 +31,7 @@ def to_do(plan: Plan, root: Path) -> tuple[list[Job], list[str]]:
     for arm, seed in plan.pairs():
         run = load_run(run_folder(root, arm, seed), arm, seed)
         config = plan.arms[arm] | {"seed": seed}
-        changed = differences(run.config, config) if run.status != "missing" else {}
+        changed = differences(_recipe_of(run), config) if run.config else {}
         problems += _refusals(run, config, changed)
         if run.status == "finished" and not any(path.startswith(_LIMITS) for path in changed):
             finished.append(f"{arm}/seed{seed}")
@@ -52,6 +52,11 @@ def last_checkpoint(run_dir: Path) -> int | None:
     """
     steps = [int(p.name.removeprefix("step-")) for p in run_dir.glob("checkpoints/step-*[0-9]")]
     return max(steps, default=None)
+
+
+def _recipe_of(run: Run) -> dict[str, Any]:
+    """Return the recipe of a run, with the defaults of settings that came after it."""
+    return recipe_dict(validate(run.config, str(run.folder / CONFIG)))
 
 
 def _job(plan: Plan, root: Path, run: Run, config: dict[str, Any]) -> Job:
@@ -95,9 +100,12 @@ def _listed(changed: Mapping[str, tuple], paths: list[str]) -> str:
 
 def _follows_the_end(config: Mapping[str, Any]) -> str | None:
     """Return what earlier steps have taken from where training ends; None when nothing."""
-    for key in ("at_fraction", "over_fraction"):
-        if config["horizon"].get(key) is not None:
-            return f"horizon.{key} places its horizons by the share of the budget that is spent"
+    blocks = {"horizon": config["horizon"]}
+    blocks |= {f"horizons.{name}": block for name, block in config["horizons"].items()}
+    for path, block in blocks.items():
+        for key in ("at_fraction", "over_fraction"):
+            if block.get(key) is not None:
+                return f"{path}.{key} places its horizons by the share of the budget that is spent"
     decay = config["train"]["decay"]
     if decay != "constant":
         return f"train.decay: {decay} places its learning rates by the number of steps"

@@ -184,7 +184,7 @@ class ComparisonProgress:
         counts = Counter(row.state for row in rows)
         parts = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
         left = time_left(rows, self._parallel, now)
-        about = f" About {clock(left)} left." if left is not None else ""
+        about = f" About {clock(left)} left." if left else ""
         return f"{len(rows)} runs: {', '.join(parts)}.{about}"
 
     def _screen(self) -> "Group":
@@ -237,11 +237,11 @@ def render_rows(rows: Sequence[RunRow], now: float) -> "Table":
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("arm", no_wrap=True, overflow="ellipsis", min_width=8)
-    for header in ("seed", "step", "horizon", "success"):
-        table.add_column(header, justify="right", no_wrap=True)
+    for header, width in (("seed", 4), ("step", 4), ("horizon", 7), ("success", 12)):
+        table.add_column(header, justify="right", no_wrap=True, min_width=width)
     table.add_column("budget", width=10)
     table.add_column("", justify="right", no_wrap=True, width=4)
-    table.add_column("left", justify="right", no_wrap=True)
+    table.add_column("left", justify="right", no_wrap=True, min_width=8)
     for row in rows:
         known = row.fraction is not None
         table.add_row(

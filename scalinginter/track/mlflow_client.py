@@ -13,11 +13,12 @@ import posixpath
 import re
 import shlex
 from collections.abc import Generator
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from scalinginter.errors import UserError
+from scalinginter.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _CALL_TIMEOUT_S = 10
 _DEFAULT_FILE = "mlflow.db"
 _SQLITE = "sqlite:///"
+_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
 _REFUSED = re.compile(r"[^/\w.\- :]")
 _MAX_NAME = 250
 
@@ -33,10 +35,36 @@ def resolve_uri(uri: str | None) -> str:
     """Return where numbers go: `uri`, else MLFLOW_TRACKING_URI, else `mlflow.db` in this folder.
 
     The path of an SQLite file becomes absolute: a resume from another folder finds the same file.
+    Raises UserError for an address that MLflow has no store for; nothing is asked of the network.
     """
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{_DEFAULT_FILE}"
+    _check_address(uri)
     path = sqlite_path(uri)
     return uri if path is None else f"{_SQLITE}{path}"
+
+
+def _check_address(uri: str) -> None:
+    scheme, colon, rest = uri.partition(":")
+    scheme = scheme.partition("+")[0]  # postgresql+psycopg2 names the driver too
+    if not colon or scheme == "file":
+        problem = "is a folder, and MLflow keeps no new runs in folders"
+    elif scheme not in _SCHEMES and scheme not in _plugin_schemes():
+        problem = f"has an unknown scheme {scheme!r}{nearest(scheme, _SCHEMES)}"
+    elif scheme in ("http", "https") and not urlsplit(uri).netloc:
+        problem = "names no host"
+    elif scheme == "sqlite" and not rest.startswith("///"):
+        problem = "is no SQLite address: it takes three slashes, four before a path from the root"
+    else:
+        return
+    raise UserError(
+        f"the MLflow address {without_password(uri)!r} {problem}. It comes from track.uri, --uri "
+        "or MLFLOW_TRACKING_URI and looks like http://127.0.0.1:5000 or sqlite:///mlflow.db; "
+        f"schemes: {', '.join(_SCHEMES)}"
+    )
+
+
+def _plugin_schemes() -> set[str]:
+    return {point.name for point in metadata.entry_points(group="mlflow.tracking_store")}
 
 
 def sqlite_path(uri: str) -> Path | None:

@@ -67,7 +67,8 @@ def write_run(tmp_path: Path) -> WriteRun:
                 for task, won in (tasks or {}).items()
             ]
             journal.episodes(10, "eval", records)
-        write_config(folder, config or recipe({"kind": "fixed", "turns": horizon}, seed=seed))
+        own = recipe({"kind": "fixed", "turns": horizon}, seed=seed)
+        write_config(folder, own if config is None else config)
         info = RunInfo(arm, seed, "cmp", arm, ["python", "train.py"], status)  # type: ignore[arg-type]
         write_run_info(folder, info)
         return folder

@@ -104,3 +104,24 @@ def test_a_folder_that_holds_a_single_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(UserError, match="holds a single run"):
         to_do(Plan({"a": config()}, (0,), ()), tmp_path)
+
+
+def test_the_end_is_refused_where_the_horizon_of_one_environment_follows_it(left) -> None:
+    several = {
+        "environment": None,
+        "environments": [{"id": "toy_corridor"}, {"id": "toy_forced"}],
+        "horizons": {"toy_forced": RISING},
+    }
+    before, after = (config(**several, train={"num_steps": n}) for n in (10, 20))
+    with pytest.raises(UserError, match=r"horizons.toy_forced.over_fraction places"):
+        left(before, after)
+
+
+def test_a_setting_that_a_run_did_not_know_has_its_default(left) -> None:
+    before = config()
+    del before["horizons"]
+    assert left(before, config(), status="stopped") == [True]
+
+
+def test_a_run_that_died_before_it_wrote_its_recipe_starts_over(left) -> None:
+    assert left({}, config(), status="running", step=0) == [False]

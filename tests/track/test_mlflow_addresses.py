@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalinginter.errors import UserError
 from scalinginter.track.mlflow_client import (
     comparison_url,
     resolve_uri,
@@ -36,6 +37,32 @@ def test_the_default_is_a_file_in_the_current_folder_by_its_whole_path(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
     assert resolve_uri(None) == f"sqlite:///{tmp_path}/mlflow.db"
+
+
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("htp://host:5000", r"unknown scheme 'htp' \(did you mean 'http'\?\)"),
+        ("localhost:5000", "unknown scheme 'localhost'"),
+        ("http:/host", "names no host"),
+        ("sqlite://mlflow.db", "takes three slashes"),
+        ("mlruns", "is a folder"),
+        ("file:///tmp/mlruns", "is a folder"),
+    ],
+)
+def test_an_address_that_mlflow_has_no_store_for_is_refused(uri: str, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        resolve_uri(uri)
+
+
+def test_the_refusal_of_an_address_shows_no_password() -> None:
+    with pytest.raises(UserError) as caught:
+        resolve_uri("ftp://me:secret@host")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_driver_in_the_address_is_accepted() -> None:
+    assert resolve_uri("postgresql+psycopg2://host/db") == "postgresql+psycopg2://host/db"
 
 
 def test_a_server_gets_a_link_without_its_password() -> None:

@@ -120,6 +120,29 @@ def test_pitfall_41_a_bad_server_neither_slows_nor_kills_a_run_and_nothing_is_lo
     assert last_step(store, run_dir) == 201
 
 
+def test_a_server_that_never_answered_is_not_waited_for(make_run, tmp_path) -> None:
+    run_dir = make_run(steps=1)
+    with refusing() as address:
+        writer = MlflowWriter([run_dir], address, tmp_path.name, 0)
+        writer.start()
+        wait_for(lambda: "trying again" in writer.log_path.read_text())
+        set_status(run_dir, "finished")
+        start = time.monotonic()
+        drained = writer.finish(300)
+    assert (drained, time.monotonic() - start < 60) == (False, True)
+    assert address.removeprefix("http://").partition(":")[0] in writer.trouble()
+
+
+def test_a_wait_at_the_end_is_told(make_run, tmp_path) -> None:
+    run_dir, told = make_run(steps=1), []
+    with server(None) as address:
+        writer = MlflowWriter([run_dir], address, tmp_path.name, 0)
+        writer.start()
+        writer.finish(2.5, on_wait=lambda: told.append(1))
+    assert told == [1]
+    assert writer.trouble().endswith("was not ready in time")
+
+
 def test_pitfall_41_the_writer_catches_up_when_the_store_is_back(make_run, tmp_path, store) -> None:
     run_dir = make_run(steps=3)
     there, away = Path(store.removeprefix("sqlite:///")), tmp_path / "away"
