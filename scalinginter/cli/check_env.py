@@ -17,6 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="an argument of the environment, e.g. bag=3",
     )
+    parser.add_argument(
+        "--num-tasks", type=int, default=8, help="tasks of each split that are played (default 8)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         check_id(options.id)
     from scalinginter.env.check import check_env
 
-    report = check_env(options.id, params)
+    report = check_env(options.id, params, num_tasks=options.num_tasks)
     for line in report.lines():
         print(line)
     return 0 if report.ok else 1

@@ -15,6 +15,7 @@ COMMANDS = {
     "report": ("scalinginter.cli.report", "write the report of a comparison again"),
     "envs": ("scalinginter.cli.envs", "list the environments"),
     "check-env": ("scalinginter.cli.check_env", "check that an environment keeps the contract"),
+    "describe-env": ("scalinginter.cli.describe_env", "measure an environment for its card"),
     "prepare-env": ("scalinginter.cli.prepare_env", "generate an environment's games ahead"),
     "fetch-model": ("scalinginter.cli.fetch_model", "fetch and convert a model that needs no hub"),
     "mlflow-sync": ("scalinginter.cli.mlflow_sync", "bring run folders into MLflow"),

@@ -69,6 +69,22 @@ def check_env(
     Raises `UserError` for an unknown environment or parameters that it refuses. All else that goes
     wrong is a failed check of the report.
     """
+    subject = make_subject(environment, params, horizon=horizon, num_tasks=num_tasks, seed=seed)
+    return CheckReport(subject.name, tuple(_run(subject, *check) for check in _CHECKS))
+
+
+def make_subject(
+    environment: str | type[TextEnv],
+    params: Mapping[str, Any] | None = None,
+    *,
+    horizon: int | None = None,
+    num_tasks: int = 8,
+    seed: int = 0,
+) -> Subject:
+    """Build the environment that is checked or described; the arguments are those of `check_env`.
+
+    Raises `UserError` for an unknown environment or parameters that it refuses.
+    """
     if not isinstance(environment, str):
         cls, name = environment, environment.__qualname__
     elif ":" in environment:
@@ -76,8 +92,7 @@ def check_env(
     else:
         cls, name = registry.load_class(environment), environment
     registry.build(cls, name, dict(params or {}))
-    subject = Subject(cls, name, dict(params or {}), horizon, num_tasks, seed)
-    return CheckReport(name, tuple(_run(subject, *check) for check in _CHECKS))
+    return Subject(cls, name, dict(params or {}), horizon, num_tasks, seed)
 
 
 def _run(subject: Subject, name: str, check: Callable[[Subject], str]) -> Check:

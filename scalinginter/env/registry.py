@@ -28,6 +28,7 @@ BUILTIN: dict[str, str] = {
     "toy_corridor": "scalinginter.env.toy:ToyCorridor",
     "toy_faulty": "scalinginter.env.toy:ToyFaulty",
     "toy_forced": "scalinginter.env.toy:ToyForced",
+    "web_site": "environments.web.site.env:SiteEnv",
 }
 
 

@@ -80,7 +80,7 @@ class Families:
         for family in self:
             form = answer_format(self._chat.format, family.catalog.tools, family.name)
             texts.append(form.instructions)
-        return [*texts, TURNS_LEFT]
+        return [*texts, TURNS_LEFT.format(observation="", left=0)]
 
     async def aclose(self) -> None:
         """End what the environments started."""

@@ -1,0 +1,1 @@
+"""Web environments: sites read as accessibility trees, acted on in WebArena's grammar."""

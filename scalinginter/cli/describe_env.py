@@ -1,0 +1,41 @@
+"""`describe-env ID`: the measured part of an environment's card."""
+
+import argparse
+
+from scalinginter.cli.options import parameters
+from scalinginter.env.registry import check_id
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("id", help="registry id, or module:Class")
+    parser.add_argument(
+        "--param",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an argument of the environment, e.g. bag=3",
+    )
+    parser.add_argument("--num-tasks", type=int, default=64, help="test tasks that are played")
+    parser.add_argument("--example", action="store_true", help="an episode of the expert, too")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and print."""
+    params = parameters(options.param, "--param")
+    if ":" not in options.id:
+        check_id(options.id)
+    from scalinginter.env.check import make_subject
+    from scalinginter.env.describe import describe, example
+
+    subject = make_subject(options.id, params, num_tasks=options.num_tasks)
+    for line in describe(subject):
+        print(line)
+    if options.example:
+        tasks = sorted(subject.env.tasks("test"), key=lambda task: task.required_turns or 0)
+        print("\n```")
+        for line in example(subject, tasks[len(tasks) // 4]):
+            print(line)
+        print("```")
+    return 0
