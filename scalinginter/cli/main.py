@@ -17,6 +17,7 @@ COMMANDS = {
     "check-env": ("scalinginter.cli.check_env", "check that an environment keeps the contract"),
     "describe-env": ("scalinginter.cli.describe_env", "measure an environment for its card"),
     "prepare-env": ("scalinginter.cli.prepare_env", "generate an environment's games ahead"),
+    "serve-env": ("scalinginter.cli.serve_env", "serve an environment over HTTP and websocket"),
     "fetch-model": ("scalinginter.cli.fetch_model", "fetch and convert a model that needs no hub"),
     "mlflow-sync": ("scalinginter.cli.mlflow_sync", "bring run folders into MLflow"),
 }

@@ -9,6 +9,7 @@ import gymnasium
 from scalinginter.types import Task, Tool
 
 Split = Literal["train", "validation", "test"]
+Isolation = Literal["inline", "thread", "process"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 ACT = Tool(
@@ -45,9 +46,15 @@ class TextEnv(gymnasium.Env[str, str]):
     - Text of the model is data: it is parsed, never evaluated.
     """
 
-    isolation: ClassVar[Literal["inline", "process"]] = "process"
-    """`inline`: pure Python that cannot hang, stepped in the event loop. `process`: may hang or
-    crash; it lives in a worker process with deadlines."""
+    isolation: ClassVar[Isolation] = "process"
+    """Where an episode's calls run.
+
+    - `inline`: pure Python that cannot hang, in the event loop.
+    - `thread`: blocking calls of a service that have a time limit of their own, in a thread per
+      episode. A thread cannot be killed: a call that misses its deadline is abandoned with its
+      instance, and a bounded number of abandoned threads is put up with.
+    - `process`: may hang or crash; in worker processes, killed at a deadline and replaced.
+    """
 
     instructions: str
     """What the agent is told once, at the top: the rules and every accepted form of action."""
@@ -90,6 +97,10 @@ class TextEnv(gymnasium.Env[str, str]):
         Called after `reset`, before the first `step`.
         """
         return None
+
+    def release(self) -> None:
+        """Let go of what the episode holds elsewhere, such as a session of a server: it is over,
+        whether or not it reached an end. Default: nothing."""
 
     def prepare(self, splits: Sequence[Split] = SPLITS, limit: int | None = None) -> int:
         """Make ahead what is slow to make for the first `limit` tasks of each split (games, sites).

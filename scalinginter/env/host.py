@@ -1,11 +1,12 @@
-"""Holds environments and checks what they answer. Runs in the event loop or in a worker process."""
+"""Holds environments and checks what they answer, in the event loop, a thread or a process."""
 
+import contextlib
 import math
 import numbers
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from scalinginter.env import registry
 from scalinginter.env.base import Split, TextEnv
@@ -13,6 +14,8 @@ from scalinginter.errors import EnvironmentFailure, UserError
 from scalinginter.types import Task
 
 T = TypeVar("T")
+
+Question = Literal["admissible_actions", "expert_plan"]  # methods of TextEnv
 
 REWARD_TOLERANCE = 1e-6  # rounding of a sum of rewards that should end at exactly 0 or 1
 MAX_IDLE = 256  # instances kept for the next episode
@@ -90,34 +93,49 @@ class EnvHost:
         options = {"task": task, "horizon": horizon}
         try:
             env = self._take()
+            self._episodes[session] = _Episode(env)
             text, _ = env.reset(seed=seed, options=options)
             first = self._checked(env, text, 0.0, False, False, False)
             opening = Opening(env.instructions, env.rules, first)
         except (Exception, SystemExit) as error:
+            self._throw_away(session)
             raise self._failure(error, f"reset of task {task.id!r}") from error
-        self._episodes[session] = _Episode(env)
         return opening
 
     def step(self, session: int, action: str) -> Observation:
         """Act once."""
-        episode = self._episodes.get(session)
-        if episode is None:
-            raise EnvironmentFailure(f"{self._reference}: this episode failed before or is closed")
+        episode = self._episode(session)
         try:
             text, reward, terminated, truncated, info = episode.env.step(action)
             reward = _checked_reward(reward, episode.total_reward)
             flags = terminated, truncated, bool(info.get("success", False))
             answer = self._checked(episode.env, text, reward, *flags)
         except (Exception, SystemExit) as error:
-            del self._episodes[session]
+            self._throw_away(session)
             raise self._failure(error, f"step {action[:80]!r}") from error
         episode.total_reward += reward
         return answer
 
+    def ask(self, session: int, question: Question) -> list[str] | None:
+        """Return what the environment of an episode says to a question."""
+        episode = self._episode(session)
+        try:
+            answer = getattr(episode.env, question)()
+            return None if answer is None else [str(text) for text in answer]
+        except (Exception, SystemExit) as error:
+            self._throw_away(session)
+            raise self._failure(error, question) from error
+
     def close(self, session: int) -> None:
         """End an episode; its instance waits for the next one. Unknown sessions are fine."""
         episode = self._episodes.pop(session, None)
-        if episode is not None and len(self._idle) < MAX_IDLE:
+        if episode is None:
+            return
+        try:
+            episode.env.release()
+        except (Exception, SystemExit):  # nobody waits for an answer: the instance is thrown away
+            return
+        if len(self._idle) < MAX_IDLE:
             self._idle.append(episode.env)
 
     def tasks(self, split: Split) -> list[Task]:
@@ -139,6 +157,17 @@ class EnvHost:
             env.close()
         self._idle.clear()
         self._episodes.clear()
+
+    def _episode(self, session: int) -> _Episode:
+        if session not in self._episodes:
+            raise EnvironmentFailure(f"{self._reference}: this episode failed before or is closed")
+        return self._episodes[session]
+
+    def _throw_away(self, session: int) -> None:
+        episode = self._episodes.pop(session, None)
+        if episode is not None:
+            with contextlib.suppress(Exception, SystemExit):
+                episode.env.close()
 
     def _take(self) -> TextEnv:
         return self._idle.pop() if self._idle else make_env(self._reference, self._params)

@@ -2,13 +2,17 @@
 
 import itertools
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from scalinginter.env.host import EnvHost, Observation, Opening, make_env
+from scalinginter.env.host import EnvHost, Observation, Opening, Question, make_env
 from scalinginter.env.remote import NotSentError, WorkerProcess, end_workers
+from scalinginter.env.threads import EnvThreads
 from scalinginter.env.worker import pack_task, unpack, unpack_opening
 from scalinginter.errors import EnvironmentFailure
 from scalinginter.types import Task
+
+T = TypeVar("T")
 
 __all__ = ["EnvPool", "EnvSession", "Observation", "Opening"]
 
@@ -28,6 +32,10 @@ class EnvSession(ABC):
         """Act once. Raises `EnvironmentFailure`; the session is of no use after that."""
 
     @abstractmethod
+    async def ask(self, question: Question) -> list[str] | None:
+        """Return the admissible actions or the expert's plan. Raises like `step`."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Give the instance back."""
 
@@ -42,6 +50,9 @@ class _InlineSession(EnvSession):
 
     async def step(self, action: str) -> Observation:
         return self._host.step(self._key, action)
+
+    async def ask(self, question: Question) -> list[str] | None:
+        return self._host.ask(self._key, question)
 
     async def close(self) -> None:
         self._host.close(self._key)
@@ -58,7 +69,11 @@ class _RemoteSession(EnvSession):
         self.opening = unpack_opening(opened)
 
     async def step(self, action: str) -> Observation:
-        return unpack(await self._pool._step(self._worker, self._key, action))
+        what = f"step {action[:80]!r}"
+        return unpack(await self._pool._call(self._worker, what, "step", self._key, action))
+
+    async def ask(self, question: Question) -> list[str] | None:
+        return await self._pool._call(self._worker, question, "ask", self._key, question)
 
     async def close(self) -> None:
         if self._open:
@@ -66,11 +81,53 @@ class _RemoteSession(EnvSession):
             self._pool._release(self._worker, self._key)
 
 
+class _ThreadSession(EnvSession):
+    """An episode in a thread of this process."""
+
+    def __init__(self, pool: "EnvPool", threads: EnvThreads) -> None:
+        self._pool = pool
+        self._threads = threads
+        self._thread = threads.take()
+        self._open = True
+
+    async def start(self, task: Task, seed: int, horizon: int, timeout_s: float) -> "EnvSession":
+        """Reset the environment."""
+        what = f"reset of task {task.id!r}"
+        try:
+            self.opening = await self._thread.call(
+                what, timeout_s, lambda host: host.open(0, task, seed, horizon)
+            )
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def step(self, action: str) -> Observation:
+        what = f"step {action[:80]!r}"
+        return await self._call(what, lambda host: host.step(0, action))
+
+    async def ask(self, question: Question) -> list[str] | None:
+        return await self._call(question, lambda host: host.ask(0, question))
+
+    async def _call(self, what: str, question: Callable[[EnvHost], T]) -> T:
+        self._pool._pending += 1
+        try:
+            return await self._thread.call(what, self._pool._turn_timeout_s, question)
+        finally:
+            self._pool._pending -= 1
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._threads.give_back(self._thread)
+
+
 class EnvPool:
     """Opens episodes of one environment.
 
-    An environment with `isolation = "inline"` runs right here; one with `"process"` runs in worker
-    processes, several episodes in each, with a deadline for every call.
+    An environment with `isolation = "inline"` runs right here; one with `"thread"` in a thread per
+    episode; one with `"process"` in worker processes, several episodes in each. The latter two have
+    a deadline for every call.
 
     Args:
         env_id: Registry id, or "module:Class".
@@ -79,6 +136,8 @@ class EnvPool:
         turn_timeout_s: Seconds that one step may take. Waiting for a busy worker does not count.
         reset_timeout_s: Seconds that one reset may take.
         want_admissible: Whether observations carry the admissible actions.
+        inline_in_threads: Give inline environments a thread per episode, too, so that a slow call
+            of one holds up no other.
 
     Raises `UserError` for an unknown environment and for wrong parameters.
     """
@@ -92,6 +151,7 @@ class EnvPool:
         turn_timeout_s: float,
         reset_timeout_s: float,
         want_admissible: bool,
+        inline_in_threads: bool = False,
     ) -> None:
         self._greeting = {
             "reference": env_id,
@@ -107,7 +167,11 @@ class EnvPool:
         self._closed = False
         env = make_env(env_id, params)
         self.env_id, self.tools = env_id, tuple(env.tools())
-        self._host = EnvHost(**self._greeting) if env.isolation == "inline" else None
+        isolation = env.isolation
+        if isolation == "inline" and inline_in_threads:
+            isolation = "thread"
+        self._host = EnvHost(**self._greeting) if isolation == "inline" else None
+        self._threads = EnvThreads(self._greeting) if isolation == "thread" else None
 
     @property
     def pending(self) -> int:
@@ -116,11 +180,16 @@ class EnvPool:
 
     async def open(self, task: Task, *, seed: int, horizon: int) -> EnvSession:
         """Start an episode of `task`. Raises `EnvironmentFailure`."""
+        if self._closed:
+            raise EnvironmentFailure("the pool of environments is closed")
         key = next(self._keys)
         if self._host is not None:
             return _InlineSession(self._host, key, task, seed, horizon)
         self._pending += 1
         try:
+            if self._threads is not None:
+                session = _ThreadSession(self, self._threads)
+                return await session.start(task, seed, horizon, self._reset_timeout_s)
             return await self._open(key, task, seed, horizon)
         finally:
             self._pending -= 1
@@ -130,6 +199,8 @@ class EnvPool:
         self._closed = True
         if self._host is not None:
             self._host.shutdown()
+        if self._threads is not None:
+            self._threads.finish()
         workers, self._workers = self._workers, []
         await end_workers(workers, "the pool was closed")
 
@@ -148,14 +219,13 @@ class EnvPool:
                 self._release(worker, key)
                 raise
 
-    async def _step(self, worker: WorkerProcess, key: int, action: str) -> list[Any]:
+    async def _call(self, worker: WorkerProcess, what: str, *message: Any) -> Any:
         self._pending += 1
         try:
-            what = f"step {action[:80]!r}"
-            return await worker.call(what, self._turn_timeout_s, "step", key, action)
+            return await worker.call(what, self._turn_timeout_s, *message)
         except NotSentError as error:
-            message = f"its worker process ended: {worker.failure}"
-            raise EnvironmentFailure(message, collateral=True) from error
+            reason = f"its worker process ended: {worker.failure}"
+            raise EnvironmentFailure(reason, collateral=True) from error
         finally:
             self._pending -= 1
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "scalinginter.environments"
 
 BUILTIN: dict[str, str] = {
+    "agentgym": "environments.remote.agentgym:AgentGymEnv",
     "laboratory": "environments.science.laboratory.env:Laboratory",
+    "remote": "environments.remote.client:RemoteEnv",
     "textcraft": "environments.game.textcraft.env:TextCraft",
     "textworld_coin": "environments.game.textworld.coin:CoinCollector",
     "textworld_cooking": "environments.game.textworld.cooking:Cooking",
@@ -99,6 +101,12 @@ def build(cls: type[TextEnv], name: str, params: dict[str, Any]) -> TextEnv:
         raise UserError(
             f"environment {name!r} has no parameter {key!r}{nearest(key, allowed)}; "
             f"it has: {', '.join(allowed) or 'none'}"
+        )
+    needed = [k for k in allowed if signature[k].default is inspect.Parameter.empty]
+    missing = [key for key in needed if key not in params]
+    if missing:
+        raise UserError(
+            f"environment {name!r} needs the parameter {missing[0]!r}; it has: {', '.join(allowed)}"
         )
     return cls(**params)
 

@@ -3,6 +3,7 @@
     trainer -> worker   {"reference": ..., "params": ..., "want_admissible": ...}    the greeting
     worker -> trainer   {"ok": null}
     trainer -> worker   ["open", session, task, seed, horizon] | ["step", session, action]
+                        | ["ask", session, "admissible_actions" | "expert_plan"]
                         | ["tasks", split] | ["corpus"] | ["expert", task]
     worker -> trainer   {"ok": ...}, {"error": "what happened"} or {"user_error": "what to mend"}
     trainer -> worker   ["close", session]                                           no answer
@@ -84,6 +85,7 @@ def main(descriptor: int, parent: int) -> None:
     calls: dict[str, Callable[..., Any]] = {
         "open": lambda session, task, *how: pack_opening(host.open(session, Task(*task), *how)),
         "step": lambda *arguments: pack(host.step(*arguments)),
+        "ask": host.ask,
         "tasks": lambda split: [pack_task(task) for task in host.tasks(split)],
         "corpus": host.corpus,
         "expert": lambda task: pack_expert(host.expert(Task(*task))),

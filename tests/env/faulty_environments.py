@@ -74,6 +74,10 @@ class InlineCounter(Counter):
     isolation: ClassVar = "inline"
 
 
+class ThreadCounter(Counter):
+    isolation: ClassVar = "thread"
+
+
 class BrokenFromTheStart(Counter):
     """Works in the trainer, not in a worker."""
 

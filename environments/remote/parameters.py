@@ -1,0 +1,28 @@
+"""What the clients have in common: spaces and the checks of their parameters."""
+
+import string
+from typing import Any
+
+import gymnasium
+
+from scalinginter.errors import UserError
+
+
+def text_space() -> gymnasium.spaces.Text:
+    """Return a space for printable text up to 100,000 characters."""
+    return gymnasium.spaces.Text(100_000, min_length=0, charset=string.printable)
+
+
+def urls_of(url: Any) -> list[str]:
+    """Return the addresses that a parameter `url` gives. Raises `UserError`."""
+    urls = [url] if isinstance(url, str) else url
+    if not isinstance(urls, list) or not urls or not all(isinstance(one, str) for one in urls):
+        raise UserError(f"url must be an address or a list of addresses, got {url!r}")
+    return urls
+
+
+def check_timeouts(**timeouts_s: Any) -> None:
+    """Raise `UserError` unless every time limit is a number above 0."""
+    for name, value in timeouts_s.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise UserError(f"{name}_timeout_s must be above 0 seconds, got {value!r}")
