@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from scalinginter.cli.options import int_list
+from scalinginter.cli.options import int_list, refuse_comparison
 from scalinginter.config.load import apply_overrides, load_recipe, validate
 from scalinginter.config.schema import Recipe
 from scalinginter.config.yaml_strict import read_mapping
@@ -64,6 +64,7 @@ def _find(options: argparse.Namespace) -> tuple[Recipe, Path | None]:
     folder = Path(options.checkpoint)
     if not folder.is_dir():
         raise UserError(f"--checkpoint {folder}: no such folder")
+    refuse_comparison(folder, "--checkpoint")
     policy, run_dir = _policy_folder(folder)
     if options.schedule is not None:
         return load_recipe(options.schedule, options.set), policy

@@ -7,7 +7,9 @@ from typing import Any
 
 from scalinginter.config.yaml_strict import parse
 from scalinginter.errors import UserError, nearest
+from scalinginter.track.run_folder import runs_below
 
+_MOST_NAMED = 12
 COST_UNITS = ("turns", "generated_tokens", "forward_tokens", "seconds", "steps")
 
 
@@ -56,6 +58,20 @@ def writable_folder(path: str | Path, option: str) -> Path:
     if not os.access(folder, os.W_OK):
         raise UserError(f"{option} {path}: is not writable; choose another folder")
     return folder
+
+
+def refuse_comparison(folder: Path, option: str, instead: str = "") -> None:
+    """Raise `UserError` that names the runs inside if the folder holds a comparison."""
+    runs = runs_below(folder)
+    if not runs:
+        return
+    lines = [f"  {option} {run}" for run in runs[:_MOST_NAMED]]
+    if len(runs) > _MOST_NAMED:
+        lines.append(f"  ... and {len(runs) - _MOST_NAMED} more")
+    raise UserError(
+        f"{option} {folder}: holds a comparison{instead}; name one of its runs:\n"
+        + "\n".join(lines)
+    )
 
 
 def parameters(pairs: list[str], option: str) -> dict[str, Any]:

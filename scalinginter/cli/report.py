@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from scalinginter.errors import UserError
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -13,5 +15,11 @@ def run(options: argparse.Namespace) -> int:
     """Write report.md and its plots."""
     from scalinginter.compare.report import write_report
 
-    print(write_report(Path(options.folder)))
+    try:
+        print(write_report(Path(options.folder)))
+    except OSError as error:
+        raise UserError(
+            f"{options.folder}: the report cannot be written: {error.strerror}; make room, or make "
+            "the folder writable"
+        ) from None
     return 0

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from scalinginter.cli.options import budget_overrides, int_list, writable_folder
+from scalinginter.cli.options import budget_overrides, int_list, refuse_comparison, writable_folder
 from scalinginter.config.load import find_recipe, load_recipe, recipe_dict
 from scalinginter.config.schema import Recipe
 from scalinginter.env.registry import make
@@ -104,6 +104,8 @@ def _single(path: str, recipe: Recipe, output: str | None) -> int:
 def _resume(run_dir: Path, overrides: list[str]) -> int:
     from scalinginter.train.resume import resumed_recipe
 
+    again = ". Its own command continues all of it (see report.md)"
+    refuse_comparison(run_dir, "--resume", instead=again)
     recipe = resumed_recipe(run_dir, overrides)
     writable_folder(run_dir, "--resume")
     return _train(recipe, run_dir, resume=True)

@@ -5,12 +5,11 @@ import json
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from scalinginter.config.schema import Recipe
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
+from scalinginter.eval.table import figures_table
 from scalinginter.rollout.family import Families
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
 
@@ -38,7 +37,7 @@ def sweep(
         f"{recipe.environment_names}, {config.split} split: {len(tasks[horizons[0]])} tasks x "
         f"{config.samples_per_task} episodes, temperature {config.temperature:g}"
     )
-    Console(highlight=False).print(_table(title, results))
+    print(title, "", *figures_table(results), sep="\n")
     if output is not None:
         document = {
             "policy": str(policy_path or recipe.model.path),
@@ -49,38 +48,3 @@ def sweep(
         output.write_text(json.dumps(document, indent=1))
         print(f"Figures: {output}")
     return 0 if all(result["eval/episodes"] for result in results.values()) else 1
-
-
-def _table(title: str, results: dict[int, dict[str, float]]) -> Table:
-    """A row per metric, a column per horizon."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("horizon (turns)")
-    for horizon in results:
-        table.add_column(str(horizon), justify="right")
-    names = list(dict.fromkeys(name for result in results.values() for name in result))
-    for name in names:
-        if name in ("eval/success_low", "eval/success_high"):
-            continue
-        values = [result.get(name) for result in results.values()]
-        if name.startswith("eval/stop/") and not any(values):
-            continue
-        cells = ["" if value is None else f"{value:.3g}" for value in values]
-        if name == "eval/success":
-            cells = [
-                f"{r[name]:.3f} [{r['eval/success_low']:.3f}, {r['eval/success_high']:.3f}]"
-                if name in r
-                else ""
-                for r in results.values()
-            ]
-        table.add_row(_label(name), *cells)
-    return table
-
-
-def _label(name: str) -> str:
-    short = name.removeprefix("eval/")
-    prefix = "success_by_length/"
-    if short.startswith(prefix):
-        return f"success, {short.removeprefix(prefix)} turns needed"
-    if short.startswith("stop/"):
-        return f"stopped by {short.removeprefix('stop/')}"
-    return short.replace("_at_", "@").replace("_", " ")

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Self
 from scalinginter.track.journal import METRICS
 from scalinginter.track.mlflow_client import connect
 from scalinginter.track.mlflow_replay import RunReplay
-from scalinginter.track.run_folder import RUN_INFO
+from scalinginter.track.run_folder import RUN_INFO, runs_below
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -113,11 +113,6 @@ class Folders:
         self.troubles.pop(run_dir, None)
         self._locks[run_dir] = file
         return True
-
-
-def runs_below(root: Path) -> list[Path]:
-    """Return the run folders of a comparison, `<arm>/seed<k>`."""
-    return sorted(path.parent for path in root.glob(f"*/seed*/{RUN_INFO}"))
 
 
 def tell(trouble: str) -> None:

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from scalinginter.errors import UserError
 from scalinginter.track.mlflow_client import comparison_url, resolve_uri, without_password
-from scalinginter.track.mlflow_folders import TROUBLE, Folders, first_line, runs_below, tell
+from scalinginter.track.mlflow_folders import TROUBLE, Folders, first_line, tell
 from scalinginter.track.mlflow_replay import read_state
-from scalinginter.track.run_folder import read_run_info
+from scalinginter.track.run_folder import read_run_info, runs_below
 
 LOG = "mlflow_writer.log"
 _POLL_S = 2.0

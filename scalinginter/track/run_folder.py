@@ -76,6 +76,11 @@ def set_status(run_dir: str | Path, status: Status) -> RunInfo:
     return info
 
 
+def runs_below(root: Path) -> list[Path]:
+    """Return the run folders of a comparison, `<root>/<arm>/seed<k>`; none for any other folder."""
+    return sorted(path.parent for path in root.glob(f"*/seed*/{RUN_INFO}"))
+
+
 def write_config(run_dir: str | Path, config: Mapping[str, Any]) -> None:
     """Write the resolved recipe (plain values only) as `config.yaml`."""
     text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)

@@ -32,6 +32,10 @@ def test_a_comparison_goes_on_with_a_larger_budget(command, toy_file, tmp_path):
     assert after[: len(before)] == before
     assert len(after) == len(before) + 2
     assert "at equal steps (8)" in (root / "report.md").read_text()
+    for script, option in (("train.py", "--resume"), ("eval.py", "--checkpoint")):
+        refused = command(script, option, root)
+        assert refused.returncode == 2
+        assert f"{option} {root}/short/seed0" in refused.stderr
 
 
 def test_what_cannot_be_a_comparison_is_refused(command, toy_file, tmp_path):

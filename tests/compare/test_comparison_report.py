@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scalinginter.cli.main import main
 from scalinginter.compare.report import render, summary_lines, write_report
 from scalinginter.compare.results import load_results, success_by_task
 from scalinginter.compare.runs import Plan
@@ -209,3 +210,9 @@ def test_the_terminal_gets_verdict_table_and_path(root: Path) -> None:
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no comparison"):
         write_report(tmp_path)
+
+
+def test_a_report_that_cannot_be_written_is_one_error(root: Path, capsys) -> None:
+    (root / "report.md").mkdir()
+    assert main(["report", str(root)]) == 2
+    assert "the report cannot be written: Is a directory" in capsys.readouterr().err
