@@ -1,0 +1,1 @@
+"""Search: answer questions of several hops by searching a corpus."""
