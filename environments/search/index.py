@@ -59,7 +59,8 @@ def fold(text: str, *, keep_signs: bool = False) -> str:
 class Index:
     """A BM25 index in memory. The same documents and query give the same hits in the same order.
 
-    Words of the title count three times, and a query that is the whole title finds it first. Words are stemmed (English) and compared without case and accents.
+    Words of the title count three times, and a query that is the whole title finds it first. Words
+    are stemmed (English) and compared without case and accents.
     """
 
     def __init__(self, documents: Sequence[Document]) -> None:
@@ -76,9 +77,7 @@ class Index:
         writer = self._index.writer(heap_size=heap, num_threads=1)  # one thread: one segment
         for document in documents:
             title = fold(document.title)
-            writer.add_document(
-                tantivy.Document(title=title, text=fold(document.text), name=title)
-            )
+            writer.add_document(tantivy.Document(title=title, text=fold(document.text), name=title))
         writer.commit()
         writer.wait_merging_threads()
         self._index.reload()

@@ -13,7 +13,7 @@ from scalinginter.env.base import SPLITS, Split
 from scalinginter.errors import UserError
 from scalinginter.types import Task
 
-MAX_HOPS = 12
+MAX_HOPS = 40
 SHARES = (14, 17, 20)  # of 20: the first 14 are training, then 3 validation, 3 test
 _MAX_TRIES = 400  # walks per question that is wanted
 
@@ -59,7 +59,8 @@ def make_tasks(
 ) -> dict[Split, tuple[Task, ...]]:
     """Return the tasks of each split, the numbers of hops in turn.
 
-    A chain visits no entity twice. Its first entity, and the last one that is asked about, both
+    A chain visits no entity twice, and only the document of its last one holds the answer, of those
+    on its way. Its first entity, and the last one that is asked about, both
     belong to the split: so no other split has a question with that start, nor one that ends with
     that fact. Raises `UserError` if there are not that many questions.
     """
@@ -94,9 +95,9 @@ def _chains(
 
 
 def _walk(atlas: Atlas, start: str, length: int, chance: random.Random) -> Chain | None:
-    """Walk at random; None if the walk meets an entity again, or an end too early, or itself in
-    the answer."""
-    visited = {start}
+    """Walk at random; None if the walk ends too early, or if its answer could be read before its
+    last document, or in the question."""
+    visited, read = {start}, {start}
     facts: list[Fact] = []
     here = start
     for left in range(length - 1, -1, -1):
@@ -107,6 +108,9 @@ def _walk(atlas: Atlas, start: str, length: int, chance: random.Random) -> Chain
         if not choices:
             return None
         fact = chance.choice(choices)
+        if not left and fact.value in read:
+            return None
+        read |= {f.value for f in entity.facts}
         facts.append(fact)
         here = fact.value
         visited.add(here)

@@ -1,7 +1,7 @@
 """A retrieval server as retriever: the protocol of Search-R1 (arXiv 2503.09516).
 
-    POST /retrieve {"queries": [text], "topk": 3, "return_scores": true}
-    -> {"result": [[{"document": {"id", "contents"}, "score": 1.5}]]}
+POST /retrieve {"queries": [text], "topk": 3, "return_scores": true}
+-> {"result": [[{"document": {"id", "contents"}, "score": 1.5}]]}
 """
 
 import http.client

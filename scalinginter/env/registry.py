@@ -24,6 +24,7 @@ BUILTIN: dict[str, str] = {
     "agentgym": "environments.remote.agentgym:AgentGymEnv",
     "laboratory": "environments.science.laboratory.env:Laboratory",
     "remote": "environments.remote.client:RemoteEnv",
+    "search": "environments.search.env:Search",
     "textcraft": "environments.game.textcraft.env:TextCraft",
     "textworld_coin": "environments.game.textworld.coin:CoinCollector",
     "textworld_cooking": "environments.game.textworld.cooking:Cooking",
