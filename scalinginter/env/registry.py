@@ -22,6 +22,7 @@ ENTRY_POINT_GROUP = "scalinginter.environments"
 
 BUILTIN: dict[str, str] = {
     "agentgym": "environments.remote.agentgym:AgentGymEnv",
+    "babyai": "environments.embodied.babyai.env:BabyAI",
     "laboratory": "environments.science.laboratory.env:Laboratory",
     "remote": "environments.remote.client:RemoteEnv",
     "search": "environments.search.env:Search",

@@ -1,0 +1,1 @@
+"""Embodied agents in text: grid worlds of rooms, doors and things (BabyAI)."""

@@ -1,0 +1,1 @@
+"""BabyAI: follow an instruction in rooms that are seen in part (minigrid's levels, in text)."""
