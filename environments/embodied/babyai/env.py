@@ -16,7 +16,6 @@ from environments.embodied.babyai.levels import (
     ActionSet,
     check_levels,
     check_version,
-    split_of,
     table,
 )
 from environments.embodied.babyai.words import describe
@@ -25,9 +24,24 @@ from scalinginter.env.base import SPLITS, Split, TextEnv
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task, Tool
 
-DEFAULT_LEVELS = (
+DEFAULT_LEVELS = (  # from one room to nine, by the turns that they take
     "GoToLocal",
+    "PickupLoc",
+    "UnlockLocal",
+    "OpenTwoDoors",
     "PutNextLocal",
+    "UnlockPickup",
+    "FindObjS5",
+    "GoToSeqS5R2",
+    "PutNextS7N4",
+    "MoveTwoAcrossS5N2",
+    "MiniBossLevel",
+    "KeyCorridorS3R1",
+    "GoToObjMaze",
+    "BlockedUnlockPickup",
+    "KeyCorridorS3R2",
+    "KeyCorridorS3R3",
+    "KeyCorridor",
 )
 
 
@@ -72,10 +86,11 @@ class BabyAI(TextEnv):
         return [column[row] for row in range(longest) for column in columns if row < len(column)]
 
     def _column(self, level: str, split: Split) -> list[Task]:
+        splits = table().splits[level]
         return [
             Task(f"{split}/{level}/{seed:04d}", "babyai", {"level": level, "seed": seed}, turns)
             for seed, turns in enumerate(table().turns[level][self._actions])
-            if turns and split_of(seed) == split
+            if turns and splits[seed] == split
         ]
 
     def reset(

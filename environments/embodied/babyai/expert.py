@@ -1,6 +1,8 @@
 """The expert: minigrid's BabyAI bot, bounded, and its walk told in high-level actions."""
 
-from collections.abc import Iterator
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from environments.embodied.babyai.world import (
     TOGGLE,
     Cell,
     World,
+    is_free,
 )
 
 MOST_STEPS = 400  # of a walk; longer ones count as failed
@@ -68,12 +71,12 @@ def walk(name: str, seed: int) -> list[int]:
     It sees what an agent sees, explores, and takes at most `MOST_STEPS` steps with `MOST_PLANS`
     changes of plan each, so it always ends. Raises `ExpertError` if it does not reach the goal.
     """
-    from minigrid.utils.baby_ai_bot import BabyAIBot, DisappearedBoxError
+    from minigrid.utils.baby_ai_bot import DisappearedBoxError
 
     world = World(name, seed)
     taken: list[int] = []
     try:
-        bot: Any = BabyAIBot(world.level)
+        bot = bot_class()(world)
         bot.stack = plans = _Plans(bot.stack)
         while not world.over and len(taken) < MOST_STEPS:
             plans.left = MOST_PLANS
@@ -83,8 +86,62 @@ def walk(name: str, seed: int) -> list[int]:
         # What the bot raises where it is lost: its own assertions, or None where it found no cell.
         raise ExpertError(f"the bot raised {type(error).__name__} {error}".strip()) from error
     if not world.success:
-        raise ExpertError(f"the bot did not reach the goal in {len(taken)} steps")
+        how = "ended the episode" if world.over else f"walked {MOST_STEPS} steps"
+        raise ExpertError(f"the bot {how} without reaching the goal")
     return taken
+
+
+@functools.cache
+def bot_class() -> Any:
+    """Return minigrid's bot with two of its methods made several times faster, to the same effect:
+    what it sees comes from the `World`, and its search pops from a deque."""
+    from minigrid.utils.baby_ai_bot import BabyAIBot
+
+    class Bot(BabyAIBot):
+        def __init__(self, world: World) -> None:
+            self._world = world
+            super().__init__(world.level)
+
+        def _process_obs(self) -> None:
+            for cell in self._world.lit:
+                self.vis_mask[cell] = True
+
+        def _breadth_first_search(
+            self,
+            initial_states: list[tuple[int, int, int, int]],
+            accept_fn: Callable[[Cell, Any], bool],
+            ignore_blockers: bool,
+        ) -> Any:
+            came: dict[Cell, Cell | None] = {}
+            queue: deque[tuple[int, int, int, int, Cell | None]]
+            queue = deque((*state, None) for state in initial_states)
+            while queue:
+                x, y, dx, dy, before = queue.popleft()
+                if (x, y) in came:
+                    continue
+                came[x, y] = before
+                thing = self._world.at((x, y))
+                if accept_fn((x, y), thing):
+                    return _way_back((x, y), came), (x, y), came
+                blocks = thing is not None and not is_free(thing)
+                if blocks and (thing.type in _FIXED or not ignore_blockers):
+                    continue
+                if (x, y) in self._world.seen:
+                    for i, j in ((dx, dy), (dy, dx), (-dy, -dx), (-dx, -dy)):
+                        queue.append((x + i, y + j, i, j, (x, y)))
+            return None, None, came
+
+    return Bot
+
+
+_FIXED = ("wall", "door")  # what cannot be carried out of the way
+
+
+def _way_back(cell: Cell, came: dict[Cell, Cell | None]) -> list[Cell]:
+    way = [cell]
+    while (before := came[way[-1]]) is not None:
+        way.append(before)
+    return way
 
 
 def primitive_plan(taken: list[int]) -> list[str]:

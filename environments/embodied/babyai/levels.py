@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from scalinginter.env.base import Split
+from scalinginter.env.base import SPLITS, Split
 from scalinginter.errors import UserError, nearest
 
 ActionSet = Literal["high_level", "primitive"]
@@ -23,6 +23,7 @@ class Table:
 
     minigrid: str  # the version it was measured with
     turns: Mapping[str, Mapping[ActionSet, tuple[int, ...]]]  # [level][actions][seed]; 0: no task
+    splits: Mapping[str, tuple[Split, ...]]  # [level][seed]
     refused: Mapping[str, str]  # level -> why it has no tasks
 
 
@@ -34,7 +35,11 @@ def table() -> Table:
         level: {actions: tuple(row[actions]) for actions in ACTION_SETS}
         for level, row in stored["turns"].items()
     }
-    return Table(stored["minigrid"], turns, stored["refused"])
+    splits = {
+        level: tuple(SPLITS[int(digit)] for digit in row["split"])
+        for level, row in stored["turns"].items()
+    }
+    return Table(stored["minigrid"], turns, splits, stored["refused"])
 
 
 @functools.cache
@@ -47,11 +52,6 @@ def check_version() -> None:
             f"which may make other levels; pip install minigrid=={measured}, or measure anew: "
             "python -m environments.embodied.babyai.measure"
         )
-
-
-def split_of(seed: int) -> Split:
-    """Return the split of a seed: its last digit decides."""
-    return "validation" if seed % 10 == 0 else "test" if seed % 10 == 1 else "train"
 
 
 def short_name(name: str) -> str:
@@ -125,4 +125,5 @@ def make_level(name: str, seed: int) -> Any:
     level: Any = gymnasium.make(gym_ids()[name], disable_env_checker=True).unwrapped
     level.reset(seed=seed)
     level.max_steps = 2**62  # the rollout limits the turns
+    level.gen_obs = dict  # minigrid draws a picture after every action; nobody looks at it
     return level

@@ -5,7 +5,6 @@ nothing else in these worlds moves.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from environments.embodied.babyai.world import (
@@ -18,7 +17,6 @@ from environments.embodied.babyai.world import (
     Cell,
     Sighting,
     World,
-    ahead,
     is_free,
 )
 
@@ -43,8 +41,13 @@ class Macro:
         return self.walk + self.tail
 
 
+_ORDER = ((0, 1, 3, 2), (1, 0, 2, 3), (2, 3, 1, 0), (3, 2, 0, 1))
+"""Per direction: straight on, the two sides, back. As the expert's bot searches: among ways of one
+length both then take the same."""
+
+
 class Ways:
-    """Shortest ways from where the agent stands, through seen and free cells.
+    """Shortest ways from where the agent stands to what is in view, through seen and free cells.
 
     Breadth first; among ways of one length, the one that goes straight on is preferred.
     """
@@ -52,16 +55,19 @@ class Ways:
     def __init__(self, world: World) -> None:
         self._start = world.position, world.direction
         self._from: dict[Cell, Cell | None] = {world.position: None}
+        grid, seen = world.level.grid, world.seen
+        wanted = {sighting.cell for sighting in world.in_view}
         queue = deque([self._start])
-        while queue:
-            cell, direction = queue.popleft()
-            if cell != world.position and not (cell in world.seen and is_free(world.at(cell))):
-                continue  # a way may end here, not lead on
-            for way in _order(direction):
-                following = ahead(cell, way)
+        while queue and wanted:
+            (x, y), direction = queue.popleft()
+            for way in _ORDER[direction]:
+                dx, dy = DIRECTIONS[way]
+                following = x + dx, y + dy
                 if following not in self._from:
-                    self._from[following] = cell
-                    queue.append((following, way))
+                    self._from[following] = x, y  # a way may end there; it leads on if free
+                    wanted.discard(following)
+                    if following in seen and is_free(grid.grid[(y + dy) * grid.width + x + dx]):
+                        queue.append((following, way))
 
     def to(self, target: Cell) -> tuple[tuple[int, ...], tuple[Cell, int]] | None:
         """Return the moves that end in front of `target`, facing it, and position and direction
@@ -83,13 +89,6 @@ class Ways:
                 moves.append(FORWARD)
                 position = following
         return tuple(moves), (position, direction)
-
-
-def _order(direction: int) -> Iterable[int]:
-    """Straight on, then to the sides (that of the larger axis number first), then back."""
-    dx, dy = DIRECTIONS[direction]
-    aside = DIRECTIONS.index((dy, dx))
-    return direction, aside, (aside + 2) % 4, (direction + 2) % 4
 
 
 def turns(direction: int, wanted: int) -> list[int]:

@@ -15,6 +15,7 @@ DIRECTIONS: tuple[Cell, ...] = ((1, 0), (0, 1), (-1, 0), (0, -1))
 """The unit vectors of minigrid's directions, clockwise: x grows to the right, y down."""
 
 VIEW = 7  # the agent sees a square of this side; it stands at the middle of the near side
+_SIDE = VIEW // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,13 @@ class World:
 
     def __init__(self, name: str, seed: int) -> None:
         self.level = make_level(name, seed)
+        from minigrid.core.world_object import Wall
+
+        self._outside = Wall()
         self.over = False
         self.success = False
         self.seen: set[Cell] = set()
+        self.lit: list[Cell] = []  # the cells in view
         self.in_view: list[Sighting] = []
         self.walls: set[tuple[int, int]] = set()  # in view, as (forward, right)
         self._names: dict[Any, str] = {}  # things are equal to themselves only
@@ -88,29 +93,64 @@ class World:
         self._look()
 
     def _look(self) -> None:
-        grid, visible = self.level.gen_obs_grid()
         (x, y), (dx, dy) = self.position, DIRECTIONS[self.direction]
+        rows = [
+            [
+                (x + dx * forward - dy * right, y + dy * forward + dx * right)
+                for right in range(-_SIDE, _SIDE + 1)
+            ]
+            for forward in range(VIEW)
+        ]
+        width, height = self.level.grid.width, self.level.grid.height
+        things = [
+            [
+                self.level.grid.get(*cell)
+                if 0 <= cell[0] < width and 0 <= cell[1] < height
+                else self._outside
+                for cell in row
+            ]
+            for row in rows
+        ]
         found: list[tuple[int, int, Cell, Any]] = []
-        self.walls = set()
-        for i in range(VIEW):
-            for j in range(VIEW):
-                if not visible[i, j]:
+        self.walls, self.lit = set(), []
+        for forward, lit in enumerate(_lit(things)):
+            for column, is_lit in enumerate(lit):
+                if not is_lit:
                     continue
-                forward, right = VIEW - 1 - j, i - VIEW // 2
-                cell = x + dx * forward - dy * right, y + dy * forward + dx * right
-                self.seen.add(cell)
-                thing = grid.get(i, j)
-                if (forward, right) == (0, 0) or thing is None:
+                cell, thing = rows[forward][column], things[forward][column]
+                if thing is not self._outside:
+                    self.lit.append(cell)
+                if thing is None or cell == (x, y):
                     continue
                 if thing.type == "wall":
-                    self.walls.add((forward, right))
+                    self.walls.add((forward, column - _SIDE))
                 else:
-                    found.append((forward, right, cell, thing))
+                    found.append((forward, column - _SIDE, cell, thing))
+        self.seen.update(self.lit)
         found.sort(key=lambda item: (item[0] + abs(item[1]), item[1]))
         self.in_view = [
             Sighting(thing, self.name(thing), cell, forward, right)
             for forward, right, cell, thing in found
         ]
+
+
+def _lit(things: list[list[Any]]) -> list[list[bool]]:
+    """Return which cells of the view can be seen: rows from the agent's own to the farthest.
+
+    minigrid's rule (`Grid.process_vis`): light spreads from the agent along its row, first to the
+    right and then to the left, and on to the next row; walls and closed doors are lit but stop it.
+    """
+    lit = [[False] * VIEW for _ in range(VIEW)]
+    lit[0][_SIDE] = True
+    for forward, row in enumerate(lit):
+        clear = [thing is None or thing.see_behind() for thing in things[forward]]
+        following = lit[forward + 1] if forward + 1 < VIEW else [False] * VIEW
+        for side, columns in ((1, range(VIEW - 1)), (-1, range(VIEW - 1, 0, -1))):
+            for column in columns:
+                if row[column] and clear[column]:
+                    row[column + side] = True
+                    following[column] = following[column + side] = True
+    return lit
 
 
 def ahead(cell: Cell, direction: int, steps: int = 1) -> Cell:
