@@ -24,6 +24,8 @@ BUILTIN: dict[str, str] = {
     "agentgym": "environments.remote.agentgym:AgentGymEnv",
     "babyai": "environments.embodied.babyai.env:BabyAI",
     "laboratory": "environments.science.laboratory.env:Laboratory",
+    "python_math": "environments.code.python_math.env:PythonMath",
+    "python_programs": "environments.code.python_programs.env:PythonPrograms",
     "remote": "environments.remote.client:RemoteEnv",
     "search": "environments.search.env:Search",
     "textcraft": "environments.game.textcraft.env:TextCraft",

@@ -1,0 +1,1 @@
+"""Maths problems that need computation, with a Python interpreter as the tool."""

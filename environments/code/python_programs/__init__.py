@@ -1,0 +1,1 @@
+"""Programming tasks: write a function, try it, submit it to hidden tests."""
