@@ -71,9 +71,9 @@ class FullLength:
 class TimedTrainer(Trainer):
     """Keeps what the last step's rollout cost and made."""
 
-    def _collect(self, horizon):
+    def _collect(self, horizons, counts):
         start = time.process_time()
-        self.collection = super()._collect(horizon)
+        self.collection = super()._collect(horizons, counts)
         self.rollout_cpu_s = time.process_time() - start
         return self.collection
 
@@ -227,9 +227,9 @@ def main() -> None:
     torch.set_num_threads(recipe.model.num_threads)
     seed_torch(recipe)
     with StopSignal() as stop, Journal(run_dir) as journal:
-        env = Families(recipe)
-        policy = load_recipe_policy(recipe, env)
-        stack = RolloutStack(recipe, policy, env)
+        families = Families(recipe)
+        policy = load_recipe_policy(recipe, families)
+        stack = RolloutStack(recipe, policy, families)
         stack.engine = FullLength(stack.engine)
         algorithm = make_algorithm(recipe.algorithm)
         learner = Learner(policy, recipe.train, algorithm, make_accelerator(recipe), args.steps)
