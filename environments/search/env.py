@@ -15,7 +15,7 @@ from environments.search.grade import exact_match, f1
 from environments.search.index import Document, Retriever
 from environments.search.questions import MAX_HOPS, make_tasks
 from environments.search.remote import RemoteRetriever
-from scalinginter.env.base import SPLITS, Split, TextEnv
+from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task, Tool
 
@@ -73,7 +73,7 @@ class Search(TextEnv):
         retriever_timeout_s: within which the server has to answer.
     """
 
-    isolation: ClassVar[Literal["inline", "process"]] = "inline"
+    isolation: ClassVar[Isolation] = "inline"
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Search(TextEnv):
         self.observation_space = self.action_space = space
         self._over = True
         if self._remote:  # a call waits for the server: it must not hold up the event loop
-            self.isolation = "process"  # pyrefly: ignore[read-only]
+            self.isolation = "thread"  # pyrefly: ignore[read-only]
 
     @property
     def rules(self) -> str:
