@@ -6,10 +6,8 @@ from pathlib import Path
 
 from scalinginter.compare.markdown import (
     aligned,
-    at,
     count,
     estimate_of,
-    flow,
     image,
     mean,
     run_name,
@@ -18,7 +16,8 @@ from scalinginter.compare.markdown import (
     table,
 )
 from scalinginter.compare.results import PerSeed, Results, load_results, values_of
-from scalinginter.compare.runs import UNITS, Run, by_arm
+from scalinginter.compare.runs import UNITS, Run
+from scalinginter.compare.settings import settings_section, strangers
 from scalinginter.compare.stats import Paired
 from scalinginter.track.run_folder import replace_file
 
@@ -26,18 +25,6 @@ REPORT = "report.md"
 PLOTS = "plots"
 # Of the bootstrap interval over n seeds, for normal seeds: what 3,000 simulations gave.
 COVERAGE = {2: 0.50, 3: 0.75, 4: 0.80, 5: 0.83, 6: 0.85}
-SHARED = (
-    "environment.id",
-    "environment.params",
-    "environments",
-    "model.path",
-    "chat",
-    "rollout",
-    "algorithm",
-    "train",
-    "sft",
-    "eval",
-)
 
 
 def write_report(root: str | Path, plots: bool = True) -> Path:
@@ -60,7 +47,7 @@ def render(results: Results) -> str:
     if results.finished:
         sections += [_results(results), _costs(results), _curves(results), _lengths(results)]
         sections += [_tests(results)]
-    sections += [_settings(results), _commands(results)]
+    sections += [settings_section(results), _commands(results)]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
@@ -74,8 +61,11 @@ def summary_lines(root: str | Path) -> list[str]:
             for arm in results.arms
         ]
         lines += ["", *aligned([["arm", "at start", "final success", "area"], *rows])]
-    lines += [f"{run_name(run)}: {run.status}" for run in results.incomplete]
-    return [*lines, f"report: {results.root / REPORT}"]
+    for standing in dict.fromkeys(map(_standing, results.incomplete)):
+        names = [run_name(run) for run in results.incomplete if _standing(run) == standing]
+        lines += textwrap.wrap(f"{standing}: {', '.join(names)}", 80, subsequent_indent="  ")
+    path = results.root / REPORT
+    return [*lines, f"report: {path}"] if path.is_file() else lines
 
 
 def draw_plots(results: Results) -> None:
@@ -106,11 +96,11 @@ def _verdict(results: Results) -> list[str]:
             "- The runs share no budget: they are compared at the turns that the shortest run "
             "spent. Give `--budget turns=N` for runs that stop at equal cost."
         )
-    strangers = _strangers(results)
-    if strangers:
+    others = strangers(results)
+    if others:
         lines.append(
             f"- **Not a comparison of horizons alone**: the arms also differ in "
-            f"{', '.join(f'`{path}`' for path in strangers)} (see Settings)."
+            f"{', '.join(f'`{path}`' for path in others)} (see Settings)."
         )
     return lines
 
@@ -135,11 +125,15 @@ def _incomplete(results: Results) -> list[str]:
         return []
     lines = ["## Incomplete", "", "These runs are in no number, table or plot below:", ""]
     return lines + [
-        f"- `{run_name(run)}`: {run.status}{_spent(run, results)}" for run in results.incomplete
+        f"- `{run_name(run)}`: {_standing(run)}{_spent(run)}" for run in results.incomplete
     ]
 
 
-def _spent(run: Run, results: Results) -> str:
+def _standing(run: Run) -> str:
+    return "not started" if run.status == "missing" else run.status
+
+
+def _spent(run: Run) -> str:
     turns = run.last("cost/turns")
     return f", after {turns:,.0f} turns" if turns is not None else ""
 
@@ -276,49 +270,6 @@ def _pair_row(pair: Paired) -> list[str]:
         f"{pair.p_value:.3g}",
         f"{pair.smallest_p:.3g}",
     ]
-
-
-def _settings(results: Results) -> list[str]:
-    runs = [run for run in results.runs if run.config]
-    if not runs:
-        return []
-    strangers = _strangers(results)
-    arms = {arm: group[0].config for arm, group in by_arm(runs).items()}
-    lines = ["## Settings", ""]
-    lines.append(
-        "**The arms differ in more than the horizon block:**"
-        if strangers
-        else "The resolved recipes of the arms differ in the horizon block and in nothing else:"
-    )
-    lines += [
-        "",
-        *table(["arm", "horizon"], [[a, f"`{flow(_horizons(c))}`"] for a, c in arms.items()]),
-    ]
-    if strangers:
-        rows = [
-            [f"`{path}`", *(f"`{flow(strangers[path].get(arm))}`" for arm in arms)]
-            for path in strangers
-        ]
-        lines += ["", *table(["setting", *arms], rows)]
-    first = next(iter(arms.values()))
-    shared = [
-        [f"`{path}`", f"`{flow(at(first, path))}`"]
-        for path in SHARED
-        if at(first, path) not in (None, [])
-    ]
-    return [*lines, "", "Shared settings:", "", *table(["setting", "value"], shared)]
-
-
-def _horizons(config: dict[str, object]) -> object:
-    """The horizon block, and those of single environments where there are any."""
-    own = config.get("horizons")
-    return {"all": config["horizon"]} | own if isinstance(own, dict) and own else config["horizon"]
-
-
-def _strangers(results: Results) -> dict[str, dict[str, object]]:
-    """The settings outside the horizon block in which the arms differ."""
-    blocks = ("horizon", "horizons")
-    return {p: v for p, v in results.differing.items() if p.split(".")[0] not in blocks}
 
 
 def _commands(results: Results) -> list[str]:

@@ -65,12 +65,7 @@ def _run(
     preload: Sequence[str],
 ) -> int:
     if todo:
-        num_arms, num_seeds = len(plan.arms), len(plan.seeds)
-        print(
-            f"{len(todo)} of {num_arms * num_seeds} runs to do ({num_arms} arms x {num_seeds} "
-            f"seeds), {parallel} at a time",
-            flush=True,
-        )
+        print(f"{len(todo)} of {len(plan.pairs())} runs to do, {parallel} at a time", flush=True)
     entries = [Entry(arm, seed, run_folder(root, arm, seed)) for arm, seed in plan.pairs()]
     with ComparisonProgress(entries, parallel) as board:
         progress = _Progress(root, board, len(todo))
@@ -78,8 +73,6 @@ def _run(
             board.ended(name, "finished")
             board.note(f"{name}: finished already")
         completed = run_jobs(todo, function, parallel, preload, progress.events())
-    if not completed:
-        progress.tell_what_never_started(todo)
     written = progress.write_report(plots=completed, last=True)
     for line in summary_lines(root):
         print(line, flush=True)
@@ -116,7 +109,6 @@ class _Progress:
         self.root, self.board, self.total = root, board, total
         self.done = 0
         self.failed: list[str] = []
-        self._started: set[str] = set()
         self._stopping = False
         self._report_problem = ""
 
@@ -124,7 +116,6 @@ class _Progress:
         return Events(self.started, self.ended, self.tick, self.stopping)
 
     def started(self, job: Job) -> None:
-        self._started.add(job.name)
         self.board.started(job.name)
         step = last_checkpoint(_folder(job)) if job.arguments["resume"] else None
         self._say(f"{job.name}: {'starts' if step is None else f'continues from step {step}'}")
@@ -154,15 +145,7 @@ class _Progress:
     def stopping(self, running: Sequence[Job]) -> None:
         self._stopping = True
         if running:
-            self._say(
-                f"Stopping: {', '.join(job.name for job in running)} save their checkpoints. "
-                "Ctrl-C again kills them."
-            )
-
-    def tell_what_never_started(self, todo: Sequence[Job]) -> None:
-        names = [job.name for job in todo if job.name not in self._started]
-        if names:
-            self._say(f"not started: {', '.join(names)}")
+            self._say("Stopping: the runs save their checkpoints first; Ctrl-C again kills them.")
 
     def write_report(self, plots: bool, last: bool = False) -> bool:
         """Write the report; where that fails say so once, and at the end how to repeat it."""

@@ -3,7 +3,7 @@
     arm          seed  step  horizon     success        budget    left
     fixed_short     0    86        5  0.12 -> 0.41  ━━━━━━━  100%  finished
     scaled          0    41       10  0.12 -> 0.38  ━━━━      55%     12:31
-    2 of 6 runs: 1 finished, 1 running, 4 waiting. About 1:05:12 left.
+    6 runs: 1 finished, 1 running, 4 waiting. About 1:05:12 left.
 
 Success is that of the evaluations, first and latest. All figures come from the journals, which are
 read a piece at a time as they grow; the caller says which runs are started and how they ended.
@@ -56,7 +56,7 @@ class RunRow:
         self.step: int | None = None
         self.horizon: float | None = None
         self.fraction: float | None = None
-        self.success: tuple[float, float] | None = None  # first and latest evaluation
+        self.success: list[float] = []  # first and latest evaluation
         self.rate = Rate()
         self._opened = opened  # unix seconds: an earlier session says nothing about this speed
         self._cursor = Cursor()
@@ -66,7 +66,7 @@ class RunRow:
         """Take what the journal has got since the last call."""
         read = read_new(self.entry.run_dir / METRICS, self._cursor)
         if read.rewound:
-            self.success = None
+            self.success = []
             self.rate.clear()
         self._cursor = read.cursor
         if read.lines and not self._config:
@@ -85,10 +85,7 @@ class RunRow:
 
     def success_text(self) -> str:
         """Return success at the first evaluation and at the latest one."""
-        if self.success is None:
-            return ""
-        first, latest = self.success
-        return f"{first:.2f} -> {latest:.2f}"
+        return " -> ".join(f"{value:.2f}" for value in self.success)
 
     def plain(self, now: float) -> str:
         """Return the figures as one line."""
@@ -97,7 +94,7 @@ class RunRow:
         parts = [f"step {self.step}"]
         if self.horizon is not None:
             parts.append(f"horizon {figure(self.horizon)}")
-        if self.success is not None:
+        if self.success:
             parts.append(f"success {self.success_text()}")
         if self.fraction is not None:
             parts.append(f"{self.fraction:.0%} of the budget")
@@ -109,7 +106,7 @@ class RunRow:
     def _take(self, line: MetricsLine) -> None:
         success = line.metrics.get("eval/success")
         if success is not None:
-            self.success = (self.success[0] if self.success else success, success)
+            self.success = [*self.success[:1], success]
         if line.stage != "train":
             return
         if self.step is not None and line.step <= self.step:
@@ -184,7 +181,7 @@ class ComparisonProgress:
         counts = Counter(row.state for row in rows)
         parts = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
         left = time_left(rows, self._parallel, now)
-        about = f" About {clock(left)} left." if left else ""
+        about = f" About {clock(left)} left." if left and counts["running"] else ""
         return f"{len(rows)} runs: {', '.join(parts)}.{about}"
 
     def _screen(self) -> "Group":

@@ -111,7 +111,7 @@ def test_incomplete_runs_are_named_and_leave_the_numbers(root: Path, write_run, 
 
 def test_a_planned_run_that_never_started_is_named(root: Path) -> None:
     (root / "short" / "seed2" / "run.json").unlink()
-    assert "- `short/seed2`: missing" in render(load_results(root))
+    assert "- `short/seed2`: not started" in render(load_results(root))
 
 
 def test_without_a_finished_run_the_report_still_names_the_runs(write_run, tmp_path: Path) -> None:
@@ -201,6 +201,7 @@ def test_the_same_journals_give_the_same_report(root: Path) -> None:
 
 
 def test_the_terminal_gets_verdict_table_and_path(root: Path) -> None:
+    write_report(root, plots=False)
     lines = summary_lines(root)
     assert lines[0].startswith("scaled leads")
     assert lines[-1] == f"report: {root / 'report.md'}"

@@ -88,7 +88,7 @@ def test_a_resumed_run_goes_back_with_its_journal(entry: Entry, journal: Journal
     journal.truncate(offsets)
     write(journal, 2, success=0.3)
     read.read()
-    assert (read.step, read.success) == (2, (0.1, 0.3))
+    assert (read.step, read.success) == (2, [0.1, 0.3])
 
 
 def test_an_earlier_session_says_nothing_about_the_speed(entry: Entry, journal: Journal) -> None:
@@ -113,7 +113,7 @@ def test_a_larger_budget_is_read_when_a_run_goes_on(entry: Entry, journal: Journ
 def test_the_table_fits_80_columns() -> None:
     longest = row(
         "textcraft_with_a_very_long_name", 1234, "finished", step=98765, horizon=100.0,
-        success=(0.123, 0.987), fraction=1.0,
+        success=[0.123, 0.987], fraction=1.0,
     )  # fmt: skip
     assert max(map(len, screen([longest, row(state="waiting")]))) <= 80
 
