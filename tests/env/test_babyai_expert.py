@@ -92,7 +92,6 @@ def test_a_level_without_enough_tasks_is_refused_with_the_reason():
     ]
 
 
-def test_a_level_that_is_drawn_again_and_again_prints_nothing(capsys: pytest.CaptureFixture[str]):
-    for seed in range(20):
-        make_level("PutNextS4N1", seed)
+def test_a_level_that_is_drawn_again_prints_nothing(capsys: pytest.CaptureFixture[str]):
+    make_level("PutNextLocal", 4)  # minigrid rejects its first draw, and would say so
     assert capsys.readouterr().out == ""
