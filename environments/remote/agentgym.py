@@ -10,7 +10,7 @@ from environments.remote.connection import (
     ServiceError,
     token_or_environment,
 )
-from environments.remote.parameters import check_timeouts, text_space, urls_of
+from environments.remote.parameters import check_timeouts, ranges_of, text_space, urls_of
 from environments.remote.score import Score
 from scalinginter.env.agentgym import flavour_named
 from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
@@ -60,7 +60,7 @@ class AgentGymEnv(TextEnv):
         connect_timeout_s: float = 5.0,
     ) -> None:
         self._flavour = flavour_named(flavour)
-        self._ranges = _ranges({"train": train, "validation": validation, "test": test})
+        self._ranges = ranges_of({"train": train, "validation": validation, "test": test})
         self._scale = self._flavour.scale if scale is None else scale
         if not self._scale > 0:
             raise UserError(f"scale must be above 0, got {scale!r}")
@@ -190,21 +190,3 @@ class AgentGymEnv(TextEnv):
             name = self._flavour.observation
             raise EnvironmentFailure(f"the answer {fields!r:.200} has no text {name!r}")
         return text
-
-
-def _ranges(given: dict[Split, list[int] | None]) -> dict[str, range]:
-    found: dict[str, range] = {}
-    for split, bounds in given.items():
-        if bounds is None:
-            continue
-        numbers = isinstance(bounds, list) and [type(b) for b in bounds] == [int, int]
-        if not numbers or not 0 <= bounds[0] < bounds[1]:
-            raise UserError(f"{split} must be [first, one past the last], got {bounds!r}")
-        mine = range(*bounds)
-        for other, theirs in found.items():
-            if mine.start < theirs.stop and theirs.start < mine.stop:
-                raise UserError(
-                    f"{split} and {other} share tasks: {bounds} and [{theirs.start}, {theirs.stop}]"
-                )
-        found[split] = mine
-    return found

@@ -22,6 +22,7 @@ ENTRY_POINT_GROUP = "scalinginter.environments"
 
 BUILTIN: dict[str, str] = {
     "agentgym": "environments.remote.agentgym:AgentGymEnv",
+    "agentrl": "environments.remote.agentrl:AgentRLEnv",
     "babyai": "environments.embodied.babyai.env:BabyAI",
     "laboratory": "environments.science.laboratory.env:Laboratory",
     "python_math": "environments.code.python_math.env:PythonMath",
