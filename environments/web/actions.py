@@ -123,10 +123,20 @@ def render(view: View, note: str = "") -> str:
     if view.first:
         lines.append(f"({view.first} lines above)")
     lines += [node.line for node in view.nodes]
+    return "\n".join([*lines, *_below(view)])
+
+
+def render_brief(view: View, note: str = "") -> str:
+    """Return the observation in few words, for very small models: no address, no tabs."""
+    lines = [note] if note else []
+    if view.first:
+        lines.append(f"({view.first} lines above)")
+    return "\n".join([*lines, *(node.brief for node in view.nodes), *_below(view)])
+
+
+def _below(view: View) -> list[str]:
     below = view.total - view.first - len(view.nodes)
-    if below:
-        lines.append(f"({below} lines below)")
-    return "\n".join(lines)
+    return [f"({below} lines below)"] if below else []
 
 
 def _tool(name: str, description: str, template: str, **parameters: tuple[str, str]) -> Tool:

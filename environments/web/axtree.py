@@ -79,6 +79,16 @@ class Node:
         return f"{text} value: '{collapse(self.field.value)}'" if self.field.value else text
 
     @property
+    def brief(self) -> str:
+        """The node in few words: no quotes, and the id last."""
+        role = "text" if self.role in ("StaticText", "row", "heading") else self.role
+        now = ""
+        if self.field is not None and self.role != "button":
+            ticked = self.role in ("checkbox", "radio")
+            now = f" {self.field.checked}" if ticked else f" {collapse(self.field.value)}"
+        return f"{role} {self.name}{now.rstrip()} {self.id}"
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The node's name and the pieces of it that can be an answer by themselves."""
         pieces = [piece for text in (*self.cells, self.name) for piece in _PART.split(text)]

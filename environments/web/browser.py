@@ -302,11 +302,13 @@ class TextBrowser:
     def view(self) -> View:
         tab = self._tab
         shown = tab.page.nodes[tab.first : tab.first + self._viewport]
+        if tab.values or tab.focus is not None:
+            shown = tuple(self._now(node) for node in shown)
         return View(
             url=tab.urls[tab.position],
             tabs=tuple(other.page.title or "blank" for other in self._tabs),
             tab=self._front,
-            nodes=tuple(self._now(node) for node in shown),
+            nodes=shown,
             first=tab.first,
             total=len(tab.page.nodes),
             can_go_back=tab.position > 0,

@@ -89,13 +89,16 @@ class Difference:
 def differences(db: sqlite3.Connection, seed: int) -> list[Difference]:
     """Return what changed in a copy since the start, table by table, by id."""
     world = make_world(seed)
+    cursor = db.cursor()
+    cursor.row_factory = None  # plain tuples, equal to the world's records
     found: list[Difference] = []
     for table in TABLES:
-        before = {row[0]: row for row in getattr(world, table)}
-        now = {row[0]: tuple(row) for row in db.execute(f"SELECT * FROM {table}")}
-        if before == now:
+        start = getattr(world, table)
+        rows = cursor.execute(f"SELECT * FROM {table} ORDER BY id").fetchall()
+        if rows == start:
             continue
         names = columns(table)
+        before, now = {row[0]: row for row in start}, {row[0]: row for row in rows}
         for id in sorted(before.keys() | now.keys()):
             old, new = before.get(id), now.get(id)
             if old != new:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
-from environments.web.actions import GRAMMAR, TOOLS, parse_action, perform, render
+from environments.web.actions import GRAMMAR, TOOLS, parse_action, perform, render, render_brief
 from environments.web.browser import TextBrowser
 from environments.web.errors import require_selectolax
 from environments.web.interface import Browser
@@ -36,6 +36,13 @@ Every turn you answer with one action:
 {GRAMMAR}"""
 
 
+BRIEF_RULES = (
+    "click [id] . type [id] [text] [1] . select [id] [option] . hover [id] . press [key] . "
+    "scroll [down] . goto [url] . go_back . go_forward . new_tab . tab_focus [n] . close_tab . "
+    "stop [answer]"
+)
+
+
 class SiteEnv(TextEnv):
     """Do a task on the site. Reward 1 for a `stop` with the right answer and the right changes.
 
@@ -43,6 +50,7 @@ class SiteEnv(TextEnv):
         kinds: kinds of tasks (`shop_price`) and areas (`shop`); None: all.
         max_turns: tasks that need more turns are left out; None: all.
         viewport: lines of a page that are in view.
+        brief: short instructions and `link Cart 6` for `[6] link 'Cart'`, for very small models.
         num_train, num_validation, num_test: tasks per split.
         task_seed: which worlds.
     """
@@ -55,6 +63,7 @@ class SiteEnv(TextEnv):
         kinds: list[str] | None = None,
         max_turns: int | None = None,
         viewport: int = catalogue.VIEWPORT,
+        brief: bool = False,
         num_train: int = 1200,
         num_validation: int = 192,
         num_test: int = 192,
@@ -66,12 +75,16 @@ class SiteEnv(TextEnv):
             _check_int("max_turns", max_turns, 2)
         _check_int("viewport", viewport, 5)
         _check_int("task_seed", task_seed, 0, 1000)
+        if type(brief) is not bool:
+            raise UserError(f"brief must be true or false, got {brief!r}")
         sizes = (num_train, num_validation, num_test)
         for split, size in zip(SPLITS, sizes, strict=True):
             _check_int(f"num_{split}", size, 1, MOST_TASKS)
         self._sizes = dict(zip(SPLITS, sizes, strict=True))
         self._longest, self._viewport, self._task_seed = max_turns, viewport, task_seed
-        self.instructions = f"{RULES}\n{ACTIONS}"
+        self.instructions = BRIEF_RULES if brief else f"{RULES}\n{ACTIONS}"
+        self._rules = BRIEF_RULES if brief else RULES
+        self._render = render_brief if brief else render
         space = gymnasium.spaces.Text(100_000, min_length=0, charset=string.printable)
         self.observation_space = self.action_space = space
         self._site: WebSite | None = None
@@ -79,7 +92,7 @@ class SiteEnv(TextEnv):
 
     @property
     def rules(self) -> str:
-        return RULES
+        return self._rules
 
     def tools(self) -> Sequence[Tool]:
         return TOOLS
@@ -105,7 +118,7 @@ class SiteEnv(TextEnv):
         self._site, cookie = catalogue.open_site(self._draft, self._world)
         self._browser = self.open_browser(self._site, ORIGIN + self._draft.start, cookie)
         self._over = False
-        page = render(self._browser.view())
+        page = self._render(self._browser.view())
         return f"Goal: {self._draft.goal}\n{page}", {"task_id": task.id, "success": False}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -119,7 +132,7 @@ class SiteEnv(TextEnv):
             return self._stop(parsed.text)
         else:
             note = perform(self._browser, parsed)
-        return render(self._browser.view(), note), 0.0, False, False, {"success": False}
+        return self._render(self._browser.view(), note), 0.0, False, False, {"success": False}
 
     def _stop(self, answer: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         assert self._site is not None

@@ -15,7 +15,7 @@ class Html(str):
 
 def text(value: object) -> Html:
     """Return a value as HTML: escaped unless it is HTML."""
-    return value if isinstance(value, Html) else Html(escape(str(value), quote=True))
+    return value if type(value) is Html else Html(escape(str(value)))
 
 
 def join(parts: Iterable[object]) -> Html:

@@ -4,6 +4,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -140,16 +141,18 @@ _AREA_LINKS = {
 STYLE = "body{font:16px sans-serif;max-width:60em;margin:1em auto}nav a{margin-right:1em}"
 
 
+@lru_cache(maxsize=16)
+def _navigation(area: str, logged_in: bool) -> Html:
+    links = [link(label, path) for label, path in (*_NAVIGATION, *_AREA_LINKS.get(area, ()))]
+    links.append(link("Log out", "/logout") if logged_in else link("Log in", "/login"))
+    return el("nav", *links)
+
+
 def layout(page: Page, request: Request) -> str:
     """Return the whole document of a page."""
-    area = request.path.split("/")[1]
-    links = [link(label, path) for label, path in (*_NAVIGATION, *_AREA_LINKS.get(area, ()))]
-    if request.user is None:
-        links.append(link("Log in", "/login"))
-    else:
-        links.append(link("Log out", "/logout"))
+    navigation = _navigation(request.path.split("/")[1], request.user is not None)
     head = el("head", el("meta", charset="utf-8"), el("title", page.title), el("style", STYLE))
-    body = el("body", el("nav", *links), el("h1", page.title), page.body)
+    body = el("body", navigation, el("h1", page.title), page.body)
     return "<!doctype html>" + el("html", head, body, lang="en")
 
 

@@ -4,11 +4,12 @@ from functools import lru_cache
 
 from environments.web.site.data import make_world
 from environments.web.site.dice import Dice
-from environments.web.site.tasks import code, cross, forum, shop, wiki
+from environments.web.site.tasks import code, cross, forum, shop_act, shop_read, wiki
 from environments.web.site.tasks.base import Draft, Template
 
 TEMPLATES: dict[str, Template] = {
-    **shop.TEMPLATES,
+    **shop_read.TEMPLATES,
+    **shop_act.TEMPLATES,
     **forum.TEMPLATES,
     **wiki.TEMPLATES,
     **code.TEMPLATES,
