@@ -17,6 +17,7 @@ from scalinginter.types import Task
 LENGTHS = Path(__file__).with_name("lengths.json")
 VIEWPORT = 40  # lines; lengths.json holds for it
 WORLDS = 1_000_000  # seeds of a split; no seed is in two splits
+TRIED = 50  # tasks looked at, and ten more for each wanted one, before max_turns is given up
 TASKS_PER_WORLD = 96  # at least, where the kinds allow it
 
 
@@ -61,17 +62,15 @@ def _candidates(
     variants = -(-TASKS_PER_WORLD // len(kinds))
     first = (task_seed * len(SPLITS) + SPLITS.index(split)) * WORLDS
     for world in range(WORLDS):
-        made = 0
+        left = list(kinds)  # kinds of which this world has more
         for variant in range(variants):
-            for kind in kinds:
+            for kind in tuple(left):
                 turns = required_turns(first + world, kind, variant, viewport)
                 if turns is None:
+                    left.remove(kind)
                     continue
-                made += 1
                 data = {"world": first + world, "kind": kind, "variant": variant}
                 yield Task(f"{split}/{kind}/w{world:04d}v{variant}", "web_site", data, turns)
-        if not made:
-            return
 
 
 @lru_cache(maxsize=64)
@@ -88,7 +87,7 @@ def list_tasks(
     Raises `UserError` if the kinds have too few of them.
     """
     tasks = _candidates(split, kinds, task_seed, viewport)
-    tried = islice(tasks, 100 * count)
+    tried = islice(tasks, TRIED + 10 * count)
     fitting = (t for t in tried if longest is None or (t.required_turns or 0) <= longest)
     found = tuple(islice(fitting, count))
     if len(found) < count:

@@ -5,7 +5,7 @@ python -m environments.web.site.server --world 3
 
 import argparse
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +31,6 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S
-    server: _Server
 
     def do_GET(self) -> None:
         self._answer("GET", None)
@@ -46,8 +45,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer("POST", dict(parse_qsl(body, True)[:MAX_FIELDS]))
 
     def _answer(self, method: str, form: dict[str, str] | None) -> None:
-        with self.server.lock:
-            response = self.server.site.handle(method, self.path, form, self._cookie())
+        server = self.server
+        assert isinstance(server, _Server)
+        with server.lock:
+            response = server.site.handle(method, self.path, form, self._cookie())
         body = response.html.encode()
         self.send_response(response.status)
         for name, value in response.headers.items():
@@ -69,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve(site: Site, port: int = 0) -> Iterator[str]:
+def serve(site: Site, port: int = 0) -> Generator[str, None, None]:
     """Serve a site on 127.0.0.1 while the context lasts; gives its origin, `http://127.0.0.1:8123`.
 
     `port` 0 takes a free one. Requests are answered one at a time.

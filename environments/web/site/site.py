@@ -1,7 +1,8 @@
 """The site as a callable: `site.handle(method, path, form, cookie)`, without a network."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from environments.web.interface import Response
@@ -52,8 +53,8 @@ class WebSite:
             db=self.db,
             method=method.upper(),
             path=parts.path.rstrip("/") or "/",
-            query=dict(parse_qsl(parts.query)[:MAX_FIELDS]),
-            form=dict(list((form or {}).items())[:MAX_FIELDS]),
+            query=_clean(parse_qsl(parts.query)),
+            form=_clean((form or {}).items()),
             user=self._user(cookie),
         )
         headers: dict[str, str] = {}
@@ -86,6 +87,11 @@ class WebSite:
         headers["Set-Cookie"] = f"session={self.login(user_id)}; Path=/; HttpOnly"
         local = back.startswith("/") and not back.startswith("//") and "\\" not in back
         return Redirect(back if local else "/")
+
+
+def _clean(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Drop what is too much, and the character at which sqlite ends a pattern."""
+    return {name: value.replace("\0", "") for name, value in islice(fields, MAX_FIELDS)}
 
 
 def _answer(request: Request) -> Page | Redirect:

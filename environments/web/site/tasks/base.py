@@ -96,6 +96,17 @@ class Walker:
                 return
             self.click("Next page")
 
+    def look(self, text: str) -> None:
+        """Scroll down until an element in view says this."""
+        while not any(text in node.parts for node in self._browser.view().nodes):
+            assert self._browser.view().more_below, f"{text!r} is not on this page"
+            self._do("scroll [down]")
+
+    def report(self, answer: str) -> None:
+        """Stop with an answer that the page shows."""
+        self.look(answer)
+        self.stop(answer)
+
     def stop(self, answer: str = "") -> None:
         self.actions.append(f"stop [{answer}]")
 

@@ -18,7 +18,7 @@ def file_value(world: World, dice: Dice) -> Draft:
 
     def solve(walker: Walker) -> None:
         walker.click(project.name, "Files", file.path)
-        walker.stop(value)
+        walker.report(value)
 
     goal = f"What is '{key}' set to in the file {file.path} of the project {project.name}?"
     return Draft(goal, Wanted(answers=(value,)), solve, START)
@@ -52,7 +52,7 @@ def merge_author(world: World, dice: Dice) -> Draft:
 
     def solve(walker: Walker) -> None:
         walker.click(project.name, "Merge requests")
-        walker.stop(name)
+        walker.report(name)
 
     return Draft(
         f"Who opened the merge request '{merge.title}' of the project {project.name}? Answer with "
@@ -74,7 +74,7 @@ def issue_author(world: World, dice: Dice) -> Draft:
             walker.click("Filter")
         walker.turn_to(issue.title)
         walker.click(issue.title)
-        walker.stop(name)
+        walker.report(name)
 
     return Draft(
         f"Who is the author of the {issue.state} issue '{issue.title}' of the project "
@@ -90,12 +90,14 @@ def assignee_hunt(world: World, dice: Dice) -> Draft:
     project, person = dice.pick(world.projects), dice.pick(world.users[:ASSIGNABLE])
     issues = [i for i in world.issues if i.project_id == project.id and i.state == "open"]
     total = sum(issue.assignee_id == person.id for issue in issues)
+    assignees = {0: "nobody", **{user.id: user.name for user in world.users[:ASSIGNABLE]}}
 
     def solve(walker: Walker) -> None:
         walker.click(project.name, "Issues")
         for issue in issues:
             walker.turn_to(issue.title)
             walker.click(issue.title)
+            walker.look(assignees[issue.assignee_id])
             if issue is not issues[-1]:
                 walker.back()
         walker.stop(str(total))

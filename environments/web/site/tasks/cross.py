@@ -16,6 +16,7 @@ def wiki_to_forum(world: World, dice: Dice) -> Draft:
     def solve(walker: Walker) -> None:
         walker.click("Wiki")
         walker.open(brand.title)
+        walker.look(value)
         walker.click("Forum")
         walker.open(thread.title)
         walker.fill("Your reply", value)
@@ -39,7 +40,9 @@ def file_to_forum(world: World, dice: Dice) -> Draft:
     pool = [f.text.splitlines()[1].partition(" = ")[2] for f in world.files if f.path == file.path]
 
     def solve(walker: Walker) -> None:
-        walker.click("Code", project.name, "Files", file.path, "Forum")
+        walker.click("Code", project.name, "Files", file.path)
+        walker.look(value)
+        walker.click("Forum")
         walker.open(thread.title)
         walker.fill("Your reply", value)
         walker.click("Send reply")
@@ -62,6 +65,7 @@ def thread_to_issue(world: World, dice: Dice) -> Draft:
     def solve(walker: Walker) -> None:
         walker.click("Forum")
         walker.search(thread.title)
+        walker.look(name)
         walker.click("Code", project.name, "Issues", "New issue")
         walker.fill("Title", thread.title)
         walker.fill("Description", name)
@@ -89,6 +93,7 @@ def ship_to_seat(world: World, dice: Dice) -> Draft:
     def solve(walker: Walker) -> None:
         walker.click("Wiki")
         walker.open(brand.title)
+        walker.look(town)
         walker.click("Shop")
         walker.open(product.name)
         walker.click("Add to cart", "Proceed to checkout")
@@ -155,6 +160,7 @@ def oldest_to_wishes(world: World, dice: Dice) -> Draft | None:
         for brand in brands:
             walker.click("Wiki")
             walker.open(brand.title)
+            walker.look(str(years[brand.title]))
         walker.click("Shop")
         walker.search(oldest)
         walker.read_all()

@@ -20,7 +20,7 @@ def author(world: World, dice: Dice) -> Draft:
 
     def solve(walker: Walker) -> None:
         walker.search(thread.title)
-        walker.stop(name)
+        walker.report(name)
 
     return Draft(
         f"Who started the thread '{thread.title}' in the forum? Answer with the user name.",
@@ -37,7 +37,7 @@ def score(world: World, dice: Dice) -> Draft:
 
     def solve(walker: Walker) -> None:
         walker.open(thread.title)
-        walker.stop(str(total))
+        walker.report(str(total))
 
     return Draft(
         f"What is the score of the thread '{thread.title}' in the forum? Answer with a number.",
@@ -82,7 +82,7 @@ def reply_author(world: World, dice: Dice) -> Draft | None:
         walker.open(thread.title)
         for _ in range(replies.index(reply) // REPLIES_PER_PAGE):
             walker.click("Next page")
-        walker.stop(name)
+        walker.report(name)
 
     return Draft(
         f"Who replied '{reply.text}' in the forum's thread '{thread.title}'? Answer with the user "
@@ -107,6 +107,7 @@ def best(world: World, dice: Dice) -> Draft | None:
         for thread in threads:
             walker.turn_to(thread.title)
             walker.click(thread.title)
+            walker.look(f"Score: {scores[thread.title]}")
             if thread is not threads[-1]:
                 walker.back()
         walker.stop(top)

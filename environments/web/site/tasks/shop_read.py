@@ -23,7 +23,7 @@ def price(world: World, dice: Dice) -> Draft:
 
     def solve(walker: Walker) -> None:
         walker.search(product.name)
-        walker.stop(money(product.cents))
+        walker.report(money(product.cents))
 
     return Draft(
         f"What does the {product.name} cost in the shop?",
@@ -46,7 +46,7 @@ def detail(world: World, dice: Dice) -> Draft:
 
     def solve(walker: Walker) -> None:
         walker.open(product.name)
-        walker.stop(answer)
+        walker.report(answer)
 
     return Draft(
         f"What is the {what} of the {product.name} in the shop?",
@@ -71,7 +71,7 @@ def extreme(world: World, dice: Dice) -> Draft | None:
         walker.click(category.name)
         walker.choose("Sort by", sort)
         walker.click("Sort")
-        walker.stop(name)
+        walker.report(name)
 
     goal = f"Which product of the shop's category {category.name} is the {word}?"
     return Draft(goal, Wanted(answers=(name,)), solve, START)
@@ -110,7 +110,7 @@ def review_author(world: World, dice: Dice) -> Draft | None:
         place = [r.id for r in world.reviews if r.product_id == product.id].index(review.id)
         for _ in range(place // 3):
             walker.click("Next page")
-        walker.stop(author)
+        walker.report(author)
 
     return Draft(
         f"Who wrote the review '{review.title}' with {review.rating} stars of the {product.name} "
@@ -131,10 +131,11 @@ def compare(world: World, dice: Dice) -> Draft | None:
     names = [product.name for product in products]
 
     def solve(walker: Walker) -> None:
-        for i, name in enumerate(names):
+        for i, product in enumerate(products):
             if i:
                 walker.click("Shop")
-            walker.open(name)
+            walker.open(product.name)
+            walker.look(_detail(product, "weight"))
         walker.stop(heaviest)
 
     return Draft(
@@ -159,6 +160,7 @@ def sold_out(world: World, dice: Dice) -> Draft:
         for product in products:
             walker.turn_to(product.name)
             walker.click(product.name)
+            walker.look("in stock" if product.in_stock else "sold out")
             if product is not products[-1]:
                 walker.back()
         walker.stop(str(count))
@@ -182,7 +184,7 @@ def order_status(world: World, dice: Dice) -> Draft:
         walker.turn_to(f"Order {order.id}")
         if what == "shipping":
             walker.click(f"Order {order.id}")
-        walker.stop(answer)
+        walker.report(answer)
 
     goal = f"What is the {what} of your order {order.id} in the shop?"
     return Draft(goal, Wanted(answers=(answer,)), solve, START)

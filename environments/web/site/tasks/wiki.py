@@ -19,7 +19,7 @@ def fact(world: World, dice: Dice) -> Draft:
 
     def solve(walker: Walker) -> None:
         walker.open(title)
-        walker.stop(found.value)
+        walker.report(found.value)
 
     return Draft(
         f"What does the wiki give as '{found.name}' in the article {title}?",
@@ -49,7 +49,7 @@ def _road(least: int, most: int) -> Template:
         def solve(walker: Walker) -> None:
             walker.open(way[0].title)
             walker.click(*(town.title for town in way[1:]))
-            walker.stop(answer)
+            walker.report(answer)
 
         times = "once" if len(way) == 2 else f"{len(way) - 1} times"
         return Draft(
@@ -92,7 +92,7 @@ def chain(world: World, dice: Dice) -> Draft:
     def solve(walker: Walker) -> None:
         walker.open(brand.title)
         walker.click(*(one.value for one in facts[:-1]))
-        walker.stop(answer)
+        walker.report(answer)
 
     asked = " of the ".join(f"'{name}'" for name in reversed(names))
     return Draft(
@@ -112,10 +112,11 @@ def largest(world: World, dice: Dice) -> Draft | None:
         return None
 
     def solve(walker: Walker) -> None:
-        for i, town in enumerate(people):
+        for i, (town, population) in enumerate(people.items()):
             if i:
                 walker.click("Wiki")
             walker.open(town)
+            walker.look(str(population))
         walker.stop(top)
 
     return Draft(
