@@ -153,11 +153,12 @@ class Search(TextEnv):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Start `options["task"]`. There is no chance in this environment: the seed changes
-        nothing."""
+        nothing. The first reset of a process makes the index (a second or two)."""
         task: Task = (options or {}).get("task") or next(
             task for split in SPLITS for task in self.tasks(split)
         )
         self._task = task
+        self._searched = self._retriever()
         self._found: list[Document] = []  # by the latest search
         self._over = False
         question = task.data["brief" if self._brief else "question"]
@@ -182,7 +183,7 @@ class Search(TextEnv):
         return said, reward, True, False, {"success": success}
 
     def _search(self, query: str) -> str:
-        hits = self._retriever().search(query, self._topk)
+        hits = self._searched.search(query, self._topk)
         self._found = [hit.document for hit in hits]
         if not hits:
             return BRIEF_NOTHING if self._brief else NOTHING
