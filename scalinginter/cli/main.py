@@ -3,9 +3,11 @@
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
+from scalinginter.cli.streams import make_patient
 from scalinginter.errors import RunFailedError, UserError
 
 # command: (module with add_arguments and run, one line of help)
@@ -28,9 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # One thread a process: two are several times slower for small models on shared cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser(arguments)
-    options = parser.parse_args(arguments)
+    make_patient()
     try:
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # train.py: see there
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        options = _parser(arguments).parse_args(arguments)
         return importlib.import_module(COMMANDS[options.command][0]).run(options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -39,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped before anything was to save.", file=sys.stderr)
+        print("\nStopped; there was nothing to save.", file=sys.stderr)
         return 130
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +48,42 @@ def budget_overrides(budgets: list[str]) -> list[str]:
     return overrides
 
 
+def shown_command(command: str, *arguments: object) -> str:
+    """Return a command line to print, quoted, that starts the program as it was started.
+
+    `train.py` started as a script names itself and the `eval.py` beside it.
+    """
+    script = Path(sys.argv[0])
+    words = ["scalinginter", command]
+    if script.suffix == ".py":
+        beside = script.with_name(f"{command}.py")
+        here = beside.resolve().parent == Path.cwd()
+        words = ["python", beside.name if here else str(beside)]
+    return shlex.join([*words, *map(str, arguments)])
+
+
+def check_writable(path: Path, option: str) -> None:
+    """Raise `UserError` if no folder can be made at `path`; makes none."""
+    try:
+        nearest_there = next(folder for folder in (path, *path.parents) if folder.exists())
+    except OSError as error:  # the name is too long, or leads over a loop
+        raise UserError(
+            f"{option} {str(path)[:80]}: cannot be made: {error.strerror}; choose another folder"
+        ) from None
+    if not nearest_there.is_dir():
+        raise UserError(
+            f"{option} {path}: cannot be made: {nearest_there} is not a folder; "
+            "choose another folder"
+        )
+    if not os.access(nearest_there, os.W_OK | os.X_OK):
+        raise UserError(f"{option} {path}: is not writable; choose another folder")
+
+
 def writable_folder(path: str | Path, option: str) -> Path:
     """Make a folder and return it. Raises `UserError` if it cannot be made or written."""
     folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"{option} {path}: cannot be made: {error.strerror}; choose another folder"
-        ) from None
-    if not os.access(folder, os.W_OK):
-        raise UserError(f"{option} {path}: is not writable; choose another folder")
+    check_writable(folder, option)
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

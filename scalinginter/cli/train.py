@@ -6,7 +6,14 @@ import sys
 import time
 from pathlib import Path
 
-from scalinginter.cli.options import budget_overrides, int_list, refuse_comparison, writable_folder
+from scalinginter.cli.options import (
+    budget_overrides,
+    check_writable,
+    int_list,
+    refuse_comparison,
+    shown_command,
+    writable_folder,
+)
 from scalinginter.config.load import find_recipe, load_recipe, recipe_dict
 from scalinginter.config.schema import Recipe
 from scalinginter.env.registry import make
@@ -92,13 +99,21 @@ def _single(path: str, recipe: Recipe, output: str | None) -> int:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     folder = find_recipe(path).resolve().parent.name
     run_dir = Path(output or f"runs/{folder}-{recipe.name}-seed{recipe.seed}-{stamp}")
-    if (run_dir / "run.json").exists():
+    check_writable(run_dir, "--output")
+    if (run_dir / "run.json").exists() and not _is_blank(run_dir):
+        again = shown_command("train", "--resume", run_dir)
         raise UserError(
-            f"--output {run_dir}: holds a run already; continue it with --resume {run_dir}, "
+            f"--output {run_dir}: holds a run already; continue it with: {again}\n"
             "or choose another folder"
         )
-    writable_folder(run_dir, "--output")
     return _train(recipe, run_dir, resume=False)
+
+
+def _is_blank(run_dir: Path) -> bool:
+    """Whether a run ended before it had figures or a checkpoint: nothing is lost with it."""
+    journal = run_dir / "metrics.jsonl"
+    empty = not journal.is_file() or not journal.stat().st_size
+    return empty and not any(run_dir.glob("checkpoints/step-*[0-9]"))
 
 
 def _resume(run_dir: Path, overrides: list[str]) -> int:
@@ -107,7 +122,7 @@ def _resume(run_dir: Path, overrides: list[str]) -> int:
     again = ". Its own command continues all of it (see report.md)"
     refuse_comparison(run_dir, "--resume", instead=again)
     recipe = resumed_recipe(run_dir, overrides)
-    writable_folder(run_dir, "--resume")
+    check_writable(run_dir, "--resume")
     return _train(recipe, run_dir, resume=True)
 
 
@@ -116,14 +131,23 @@ def _train(recipe: Recipe, run_dir: Path, *, resume: bool) -> int:
     from scalinginter.cli.tracking import mlflow_writer
     from scalinginter.train.run import run_training
 
-    print(f"Run folder: {run_dir}", flush=True)
     command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-    with mlflow_writer(recipe, [run_dir], root=None):
-        code = run_training(recipe_dict(recipe), run_dir, resume=resume, command=command)
-    if code == 130:
-        print(f"Stopped and saved. Continue with:\n  python train.py --resume {run_dir}")
-    elif code == 0:
-        print(f"Evaluate with:\n  python eval.py --checkpoint {run_dir}")
+    code = run_training(
+        recipe_dict(recipe),
+        run_dir,
+        resume=resume,
+        command=command,
+        beside=lambda: mlflow_writer(recipe, [run_dir], root=None),
+    )
+    again = shown_command("train", "--resume", run_dir)
+    if code == 0:
+        print(f"Evaluate with:\n  {shown_command('eval', '--checkpoint', run_dir)}")
+    elif any(run_dir.glob("checkpoints/step-*[0-9]")):
+        print(f"Stopped and saved. Continue with:\n  {again}")
+    elif (run_dir / "run.json").exists():
+        print(f"Stopped before anything was to save. Start over with:\n  {again}")
+    else:
+        print("Stopped before the run began; nothing was written.")
     return code
 
 
@@ -144,17 +168,17 @@ def _compare(options: argparse.Namespace, recipes: list[tuple[str, Recipe]]) -> 
     root = Path(options.output or f"runs/{first.parent.name}")
     recipe = recipes[0][1]
     writable_folder(root, "--output")
-    command = ["python", Path(sys.argv[0]).name, *sys.argv[1:]]
+    shown = shown_command("train", *sys.argv[1 if sys.argv[0].endswith(".py") else 2 :])
     code = run_comparison(
         arms,
         options.seeds or [recipe.seed],
         root,
         jobs=options.jobs,
-        command=command,
+        command=shlex.split(shown),
         tracking=lambda: mlflow_writer(recipe, [], root=root),
     )
     if code == 130:
-        print(f"Stopped. Go on with the same command:\n  {shlex.join(command)}")
+        print(f"Stopped. Go on with the same command:\n  {shown}")
     return code
 
 

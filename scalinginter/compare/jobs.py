@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from scalinginter.errors import UserError
+from scalinginter.errors import RunFailedError, UserError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TICK_S = 0.5
@@ -151,6 +151,9 @@ def _child(function: str, arguments: dict[str, Any], log: Path) -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2
+    except RunFailedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = 1
     except KeyboardInterrupt:
         code = 130
     except Exception:

@@ -17,7 +17,13 @@ from scalinginter.config.load import recipe_dict
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import UserError
 from scalinginter.track.board import ComparisonProgress, Entry
-from scalinginter.track.run_folder import only_holder
+from scalinginter.track.run_folder import (
+    RUN_INFO,
+    Status,
+    only_holder,
+    read_run_info,
+    set_status,
+)
 
 TRAINING = "scalinginter.train.run:run_training"
 PRELOAD = ("scalinginter.train.run",)  # brings torch, accelerate and the model classes
@@ -122,6 +128,8 @@ class _Progress:
 
     def ended(self, job: Job, code: int) -> None:
         self.done += 1
+        if code < 0:
+            _correct_status(_folder(job), "stopped" if self._stopping else "failed")
         if code == 0:
             row = self.board.ended(job.name, "finished")
             result = f"success {row.success_text()}" if row.success else "not evaluated"
@@ -170,6 +178,13 @@ def _folder(job: Job) -> Path:
     return job.arguments["run_dir"]
 
 
+def _correct_status(run_dir: Path, status: Status) -> None:
+    """Mend the `run.json` of a run that was killed and could not do so itself."""
+    if (run_dir / RUN_INFO).is_file() and read_run_info(run_dir).status == "running":
+        with contextlib.suppress(OSError):  # a full disk stops no comparison
+            set_status(run_dir, status)
+
+
 def _what_remains(job: Job) -> str:
     """Return where a stopped run will go on, which depends on what it has saved."""
     step = last_checkpoint(_folder(job))
@@ -179,5 +194,8 @@ def _what_remains(job: Job) -> str:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    return lines[-1] if lines else "it printed nothing"
+    """What a run said last: its error, where it told one since it was started."""
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    lines = text.rpartition("\n--- ")[2].strip().splitlines()
+    errors = [line for line in lines if line.startswith("error: ")]
+    return (errors or lines or ["it printed nothing"])[-1]

@@ -74,12 +74,14 @@ def _job(plan: Plan, root: Path, run: Run, config: dict[str, Any]) -> Job:
 
 
 def _refusals(run: Run, config: Mapping[str, Any], changed: Mapping[str, tuple]) -> list[str]:
-    """Return why a run cannot go on with this recipe."""
+    """Return why a run cannot go on with this recipe; one without a checkpoint starts over."""
+    if run.status != "finished" and last_checkpoint(run.folder) is None:
+        return []
     strange = [path for path in changed if not path.startswith(MAY_CHANGE)]
     if strange:
         return [f"{run.folder} holds a run with another recipe: {_listed(changed, strange)}."]
     moved = [path for path in changed if path.startswith(_LIMITS)]
-    if not moved or last_checkpoint(run.folder) is None:
+    if not moved:
         return []
     what = f"{run.folder} cannot go on with another end ({_listed(changed, moved)})"
     follows = _follows_the_end(config)

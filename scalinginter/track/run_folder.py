@@ -65,7 +65,7 @@ def read_run_info(run_dir: str | Path) -> RunInfo:
             f"{run_dir} is not a run folder: it has no {RUN_INFO}. "
             "Give the folder that the training printed, e.g. runs/textcraft-scaled."
         )
-    return RunInfo(**json.loads(path.read_text()))
+    return RunInfo(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def set_status(run_dir: str | Path, status: Status) -> RunInfo:
@@ -90,7 +90,7 @@ def write_config(run_dir: str | Path, config: Mapping[str, Any]) -> None:
 def read_config(run_dir: str | Path) -> dict[str, Any]:
     """Return `config.yaml` as plain values; an absent file is an empty mapping."""
     path = Path(run_dir) / CONFIG
-    return yaml.safe_load(path.read_text()) or {} if path.is_file() else {}
+    return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -108,7 +108,7 @@ def replace_file(path: Path, text: str) -> None:
     """Write `text` to `path` so that every reader sees the old content or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with aside.open("w") as file:
+    with aside.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -15,6 +15,7 @@ from torch import Tensor
 from scalinginter.algo.loss import LossBatch
 from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import TrainConfig
+from scalinginter.errors import RunFailedError
 from scalinginter.model.load import Policy
 from scalinginter.train.batch import MicroBatch, pack
 from scalinginter.train.logprobs import score
@@ -250,6 +251,16 @@ class Learner:
             self._reference.load_state_dict(state["reference"])
         self.updates, self.calls = state["updates"], state["calls"]
         self.forward_tokens = state["forward_tokens"]
+
+
+def refuse_blown_up(model: torch.nn.Module, what: str, setting: str) -> None:
+    """Raise `RunFailedError` if a parameter is NaN or infinite after `what`."""
+    names = [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    if names:
+        raise RunFailedError(
+            f"{what} left weights that are not finite ({len(names)} tensors, {names[0]} first); "
+            f"they are not saved. Start a new run with a lower {setting}"
+        )
 
 
 def _frozen_copy(model: torch.nn.Module) -> torch.nn.Module:

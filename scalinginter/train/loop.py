@@ -30,7 +30,7 @@ from scalinginter.train.batch import to_samples
 from scalinginter.train.checkpoint import CheckpointStore
 from scalinginter.train.costs import Budget, Costs
 from scalinginter.train.horizons import FamilyHorizons
-from scalinginter.train.learner import Learner
+from scalinginter.train.learner import Learner, refuse_blown_up
 from scalinginter.train.metrics import rollout_metrics
 from scalinginter.train.signals import StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
@@ -100,6 +100,7 @@ class Trainer:
         _refuse_a_step_without_episodes(self.step_count, collection)
         self.horizons.observe(collection.by_family())
         update = self.learner.update(self._samples(collection.groups))
+        self._refuse_blown_up_weights(self.step_count + 1)
         if not update.get("update/skipped"):
             self.stack.engine.set_version(self.stack.engine.version + 1)
         ended = time.perf_counter()
@@ -119,7 +120,11 @@ class Trainer:
         self._log("train", metrics)
 
     def save(self) -> Path:
-        """Write a checkpoint of everything that the next step depends on."""
+        """Write a checkpoint of everything that the next step depends on.
+
+        Raises `RunFailedError` if it cannot be written, or if the weights are not finite.
+        """
+        self._refuse_blown_up_weights(self.step_count)
         state = {
             "costs": asdict(self.costs),
             "task_cursors": self.task_cursors,
@@ -143,6 +148,9 @@ class Trainer:
             step, share = state["evaluated"]  # of the budget then, which may have been smaller
             self._evaluated = (step, min(share, self.budget.fraction(self.costs)))
         self.journal.truncate(state["journal"])
+
+    def _refuse_blown_up_weights(self, step: int) -> None:
+        refuse_blown_up(self.policy.model, f"the update of step {step}", "train.learning_rate")
 
     def _write_weights(self, folder: Path) -> None:
         save_policy(self.policy.model, self.policy.tokenizer, folder / "policy")

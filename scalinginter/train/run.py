@@ -1,9 +1,9 @@
 """One training run from its recipe and folder: builds the parts and trains."""
 
-import fcntl
 import gc
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 
 from scalinginter.algo.registry import make_algorithm
-from scalinginter.config.load import recipe_dict, validate
+from scalinginter.config.load import validate
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import RunFailedError, UserError
 from scalinginter.model.load import Policy
@@ -21,18 +21,17 @@ from scalinginter.rollout.family import Families
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
 from scalinginter.track.journal import Journal
 from scalinginter.track.progress import Progress
-from scalinginter.track.run_folder import RunInfo, Status, set_status, write_config, write_run_info
+from scalinginter.track.run_folder import RunInfo
 from scalinginter.train.batch import to_samples
-from scalinginter.train.checkpoint import CheckpointStore, read_state
+from scalinginter.train.checkpoint import DISK_FULL, CheckpointStore, read_state
 from scalinginter.train.costs import Budget
-from scalinginter.train.learner import Learner
+from scalinginter.train.folder import checkpoint_of, only_writer, recorded
+from scalinginter.train.learner import Learner, refuse_blown_up
 from scalinginter.train.loop import Report, Trainer, seed_torch
 from scalinginter.train.sft import cold_start
 from scalinginter.train.signals import Interrupted, StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
 from scalinginter.types import Trajectory
-
-STATUS_OF_CODE: dict[int, Status] = {0: "finished", 130: "stopped"}
 
 
 def run_training(
@@ -43,64 +42,125 @@ def run_training(
     command: Sequence[str] = (),
     comparison: str | None = None,
     arm: str | None = None,
+    beside: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> int:
     """Train in `run_dir`; return 0 when the budget is spent, 130 when a signal stopped it.
 
-    With `resume` it continues from the newest whole checkpoint, to the bit on CPU. Raises
-    `UserError` for what the user can mend, `RunFailedError` where no episode can be played; the
+    With `resume` it continues from the newest whole checkpoint, to the bit on CPU, and starts over
+    if none was saved. The parts are built before the folder is touched: a folder that was not there
+    appears when training begins. `beside` is entered then, and left after everything is written.
+
+    Raises `UserError` for what the user can mend, `RunFailedError` for a run that cannot go on; the
     status in `run.json` is then `failed`.
     """
     run_dir = Path(run_dir)
     recipe = validate(config, source=str(run_dir))
-    with _only_writer(run_dir), StopSignal() as stop:
-        if not resume:
-            info = RunInfo(
-                name=run_dir.name if arm is None else f"{arm}-seed{recipe.seed}",
-                seed=recipe.seed,
-                comparison=comparison,
-                arm=arm,
-                command=list(command),
+    checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
+    info = RunInfo(
+        name=run_dir.name if arm is None else f"{arm}-seed{recipe.seed}",
+        seed=recipe.seed,
+        comparison=comparison,
+        arm=arm,
+        command=list(command),
+    )
+    try:
+        with StopSignal() as stop, only_writer(run_dir):
+            saved = checkpoint_of(checkpoints, run_dir) if resume else None
+            with _parts(recipe, saved, stop) as parts:
+                if not quiet:
+                    print(f"Run folder: {run_dir}\n{parts.describe(recipe)}", flush=True)
+                with beside(), recorded(run_dir, recipe, info, resume, checkpoints, stop):
+                    _train(recipe, run_dir, saved, parts, checkpoints, quiet, stop)
+    except Interrupted:
+        return 130
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        raise RunFailedError(
+            f"{run_dir}: {error.strerror}; {checkpoints.standing()}. Make room, then resume the run"
+        ) from error
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What depends on the user's input and on nothing in the run folder but a checkpoint."""
+
+    accelerator: Accelerator
+    policy: Policy
+    stack: RolloutStack
+
+    def describe(self, recipe: Recipe) -> str:
+        """Lines for people: what is trained, and where."""
+        split, lines = recipe.eval.split, [self.policy.description]
+        for family in self.stack.families:
+            held_out = len(family.tasks(split))
+            lines.append(
+                f"{family.name}: {len(family.tasks('train')):,} training tasks; evaluates on "
+                f"{min(recipe.eval.num_tasks, held_out):,} of {held_out:,} {split} tasks"
             )
-            write_run_info(run_dir, info)
-        else:
-            set_status(run_dir, "running")
-        write_config(run_dir, recipe_dict(recipe))
-        code = 1
-        try:
-            code = _train(recipe, run_dir, resume, quiet, stop)
-        except Interrupted:  # before the first step: there is nothing to save
-            code = 130
-        finally:
-            set_status(run_dir, STATUS_OF_CODE.get(code, "failed"))
-    return code
+        return "\n".join(lines)
 
 
-def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopSignal) -> int:
+@contextmanager
+def _parts(recipe: Recipe, saved: Path | None, stop: StopSignal) -> Generator[_Parts]:
+    """Build the parts; close them in the end."""
     torch.set_num_threads(recipe.model.num_threads)
     seed_torch(recipe)
-    title = f"{recipe.environment_names} {recipe.name} seed {recipe.seed}"
-    with _display(title, quiet) as report, Journal(run_dir) as journal:
-        checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
-        saved = checkpoints.latest() if resume else None
-        accelerator = make_accelerator(recipe)
-        families = Families(recipe, stop.run)
+    accelerator = make_accelerator(recipe)
+    families = Families(recipe, stop.run)
+    try:
+        for family in families:
+            family.tasks("train")
+            family.tasks(recipe.eval.split)
         policy = load_recipe_policy(recipe, families, path=str(saved / "policy") if saved else None)
         stack = RolloutStack(recipe, policy, families)
+    except BaseException:
+        stop.finish(families.aclose())
+        raise
+    try:
+        yield _Parts(accelerator, policy, stack)
+    finally:
+        stop.finish(stack.aclose())
+
+
+def _train(
+    recipe: Recipe,
+    run_dir: Path,
+    saved: Path | None,
+    parts: _Parts,
+    checkpoints: CheckpointStore,
+    quiet: bool,
+    stop: StopSignal,
+) -> None:
+    """Train until the budget is spent. Raises `Interrupted` after a signal."""
+    title = f"{recipe.environment_names} {recipe.name} seed {recipe.seed}"
+    with _display(title, quiet) as report, Journal(run_dir) as journal:
         if saved is None:
             journal.truncate({})  # of a run that ended before its first checkpoint
-            _cold_start(recipe, policy, stack, journal, accelerator)
+            _cold_start(recipe, parts, journal, stop)
+        # Workers that nobody asks any more would only hold memory.
+        stop.finish(parts.stack.families.aclose())
         algorithm = make_algorithm(recipe.algorithm)
         learner = Learner(
-            policy,
+            parts.policy,
             recipe.train,
             algorithm,
-            accelerator,
+            parts.accelerator,
             total_steps=_total_steps(recipe),
             temperature=recipe.rollout.temperature,
             seed=recipe.seed,
         )
         trainer = Trainer(
-            recipe, policy, algorithm, learner, stack, journal, checkpoints, stop, report
+            recipe,
+            parts.policy,
+            algorithm,
+            learner,
+            parts.stack,
+            journal,
+            checkpoints,
+            stop,
+            report,
         )
         if saved is not None:
             trainer.load(saved, read_state(saved))
@@ -111,13 +171,11 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool, quiet: bool, stop: StopS
             trainer.run()
         except Interrupted:
             trainer.save()
-            return 130
-        except RunFailedError:
-            trainer.save()
             raise
-        finally:
-            stop.finish(stack.aclose())
-    return 0
+        except RunFailedError:
+            with suppress(RunFailedError):  # why the run failed is what the user has to know
+                trainer.save()
+            raise
 
 
 def make_accelerator(recipe: Recipe) -> Accelerator:
@@ -132,28 +190,32 @@ def make_accelerator(recipe: Recipe) -> Accelerator:
     return accelerator
 
 
-def _cold_start(
-    recipe: Recipe, policy: Policy, stack: RolloutStack, journal: Journal, accelerator: Accelerator
-) -> None:
-    """Imitate the expert for a while, if the recipe says so."""
+def _cold_start(recipe: Recipe, parts: _Parts, journal: Journal, stop: StopSignal) -> None:
+    """Imitate the expert for a while, if the recipe says so. Raises `Interrupted`."""
     if not recipe.sft.num_demonstrations:
         return
-    played = _demonstrations(recipe, stack)
+    played = _demonstrations(recipe, parts.stack)
     rows = [
         row
         for i, t in enumerate(played)
         for row in to_samples(t, np.ones(len(t.turns), dtype=np.float32), i)
     ]
+
+    def report(step: int, metrics: dict[str, float]) -> None:
+        journal.log(step, "sft", metrics)
+        stop.check()
+
     cold_start(
-        policy,
+        parts.policy,
         rows,
         recipe.sft,
-        accelerator=accelerator,
+        accelerator=parts.accelerator,
         micro_batch_tokens=recipe.train.micro_batch_tokens,
         seed=recipe.seed,
         temperature=recipe.rollout.temperature,
-        report=lambda step, metrics: journal.log(step, "sft", metrics),
+        report=report,
     )
+    refuse_blown_up(parts.policy.model, "the cold start", "sft.learning_rate")
 
 
 def _demonstrations(recipe: Recipe, stack: RolloutStack) -> list[Trajectory]:
@@ -188,17 +250,3 @@ def _display(title: str, quiet: bool) -> Generator[Report]:
 def _total_steps(recipe: Recipe) -> int | None:
     steps = Budget(recipe.train).limits.get("steps")
     return None if steps is None else int(steps)
-
-
-@contextmanager
-def _only_writer(run_dir: Path) -> Generator[None]:
-    """Hold the run folder's lock: two trainers in one folder would spoil it."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    with (run_dir / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"{run_dir}: another process trains there; wait for it, or choose another folder"
-            ) from None
-        yield

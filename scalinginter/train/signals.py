@@ -1,14 +1,16 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first asks for a checkpoint, the second ends at once."""
 
 import asyncio
+import contextlib
 import os
 import signal
-import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+STOPPING = "stopping… (the same again stops at once)"
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
@@ -16,10 +18,15 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
 
 
 class StopSignal:
-    """Context manager that turns the first signal into a request and runs coroutines under it."""
+    """Context manager that turns the first signal into a request and runs coroutines under it.
+
+    `at_once` is called when the second signal comes, before the process ends, and returns what the
+    user is told.
+    """
 
     def __init__(self) -> None:
         self.requested = False
+        self.at_once: Callable[[], str] = nothing_saved
         self._task: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner()
         self._old: dict[int, Any] = {}
@@ -33,6 +40,11 @@ class StopSignal:
         self._runner.close()
         for number, handler in self._old.items():
             signal.signal(number, handler)
+
+    def check(self) -> None:
+        """Raise `Interrupted` if a signal came."""
+        if self.requested:
+            raise Interrupted
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end. Raises `Interrupted` if a signal came before or during."""
@@ -56,9 +68,22 @@ class StopSignal:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
-            sys.stderr.write("\nStopped at once; the last checkpoint stands.\n")
-            sys.stderr.flush()
+            notice(self.at_once())
             os._exit(130)
         self.requested = True
+        notice(STOPPING)
         if self._task is not None:
-            self._task.cancel()
+            # Wakes the event loop, too: it may wait for an environment that has hung.
+            self._runner.get_loop().call_soon_threadsafe(self._task.cancel)
+
+
+def nothing_saved() -> str:
+    """What a second signal tells before a run has begun."""
+    return "Stopped at once; nothing was saved yet."
+
+
+def notice(text: str) -> None:
+    """Write a line to standard error from a signal handler, where a stream may be half-way through
+    a write of its own; the terminal may be gone."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"\n{text}\n".encode())

@@ -88,7 +88,7 @@ def test_an_output_that_cannot_be_made_is_refused(refusal, toy_file, tmp_path):
 
 
 def test_an_output_that_holds_a_run_names_the_resume_command(refusal, toy_file, tmp_path):
-    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "checkpoints" / "step-000001").mkdir(parents=True)
     (tmp_path / "x" / "run.json").write_text("{}")
     error = refusal("train", "--schedule", toy_file(), "--output", tmp_path / "x")
     assert f"--resume {tmp_path / 'x'}" in error

@@ -223,7 +223,7 @@ def test_failures_leave_the_others_alone_and_are_continued_by_the_same_command(
     assert events(tmp_path, "ends") == ["long/seed1"]
     report = (tmp_path / "cmp" / "report.md").read_text()
     assert "- `short/seed0`: failed" in report
-    assert "- `long/seed0`: running" in report
+    assert "- `long/seed0`: failed" in report
 
     code, output = finish(start())
     assert code == 0, output
@@ -267,6 +267,7 @@ def test_the_second_signal_kills(start: Start, tmp_path: Path) -> None:
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert finish(process)[0] == 130
+    assert {status(tmp_path, f"{arm}/seed0") for arm in ARMS} == {"stopped"}
     pids = [words[2] for words in order(tmp_path)]
     wait_for(lambda: not any(Path(f"/proc/{pid}/cwd").exists() for pid in pids))
 

@@ -100,6 +100,11 @@ def test_another_learning_rate_is_refused(left) -> None:
         left(config(), config(train={"budget": {"turns": 1000}, "learning_rate": 1.0}))
 
 
+def test_a_run_without_a_checkpoint_starts_over_with_any_recipe(left) -> None:
+    after = config(train={"budget": {"turns": 1000}, "learning_rate": 1.0})
+    assert left(config(), after, status="failed", step=0) == [False]
+
+
 def test_a_folder_that_holds_a_single_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(UserError, match="holds a single run"):
