@@ -25,8 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the checks; exit code 1 if one fails."""
     params = parameters(options.param, "--param")
-    if ":" not in options.id:
-        check_id(options.id)
+    check_id(options.id)
     from scalinginter.env.check import check_env
 
     report = check_env(options.id, params, num_tasks=options.num_tasks)

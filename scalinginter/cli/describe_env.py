@@ -24,8 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure and print."""
     params = parameters(options.param, "--param")
-    if ":" not in options.id:
-        check_id(options.id)
+    check_id(options.id)
     from scalinginter.env.check import make_subject
     from scalinginter.env.describe import describe, example
 

@@ -1,5 +1,6 @@
 """The environment API: a gymnasium environment whose observations and actions are text."""
 
+import string
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
@@ -25,6 +26,16 @@ ACT = Tool(
 """The tool of environments that have no functions of their own: it takes the action as text."""
 
 
+class AnyText(gymnasium.spaces.Text):
+    """The space of all texts. gymnasium's own have an alphabet and a longest text."""
+
+    def __init__(self) -> None:
+        super().__init__(max_length=1_000, min_length=0, charset=string.printable)  # of samples
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str)
+
+
 class TextEnv(gymnasium.Env[str, str]):
     """A text environment: `reset` gives the first observation, `step` takes an action as text.
 
@@ -41,6 +52,8 @@ class TextEnv(gymnasium.Env[str, str]):
       sum over an episode lies in [0, 1]. Reaching the goal sets `terminated` and
       `info["success"] = True`. An action that is not understood costs a turn and gets an
       observation that helps; it never raises.
+    - After the end of an episode `step` raises `gymnasium.error.ResetNeeded`, or ends again and
+      earns nothing.
     - The environment never ends an episode for its length: the rollout enforces the horizon. It is
       told the horizon so that it may mention it.
     - Text of the model is data: it is parsed, never evaluated.
@@ -55,6 +68,9 @@ class TextEnv(gymnasium.Env[str, str]):
       instance, and a bounded number of abandoned threads is put up with.
     - `process`: may hang or crash; in worker processes, killed at a deadline and replaced.
     """
+
+    observation_space: gymnasium.Space[str] = AnyText()
+    action_space: gymnasium.Space[str] = AnyText()
 
     instructions: str
     """What the agent is told once, at the top: the rules and every accepted form of action."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from scalinginter.env.base import Split
-from scalinginter.env.host import EnvHost, ExpertEpisode, expert_call, make_env
+from scalinginter.env.host import EnvHost, ExpertEpisode, expert_call
+from scalinginter.env.registry import make
 from scalinginter.env.remote import WorkerProcess, end_workers
 from scalinginter.env.worker import pack_task, unpack_expert
 from scalinginter.errors import EnvironmentFailure, RunFailedError, UserError
@@ -54,7 +55,7 @@ class EnvCatalog:
         self._run = run
         self._worker: WorkerProcess | None = None
         self._tasks: dict[str, list[Task]] = {}
-        env = make_env(env_id, params)
+        env = make(env_id, **params)
         self.tools = tuple(env.tools())
         self._host = EnvHost(**self._greeting) if env.isolation == "inline" else None
 

@@ -87,8 +87,6 @@ def make_subject(
     """
     if not isinstance(environment, str):
         cls, name = environment, environment.__qualname__
-    elif ":" in environment:
-        cls, name = registry.load_location(environment, f"environment {environment!r}"), environment
     else:
         cls, name = registry.load_class(environment), environment
     registry.build(cls, name, dict(params or {}))

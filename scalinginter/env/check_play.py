@@ -204,7 +204,7 @@ def gymnasium_api(subject: Subject) -> str:
     for name in ("observation_space", "action_space"):
         require(
             getattr(env, name, None) is not None,
-            f"has no {name}; a gymnasium.spaces.Text with a large charset will do",
+            f"has no {name}; leave it to TextEnv",
         )
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -56,17 +56,6 @@ class ExpertEpisode:
         return bool(self.observations) and self.observations[-1].success
 
 
-def make_env(reference: str, params: dict[str, Any]) -> TextEnv:
-    """Make an environment from a registry id or from "module:Class".
-
-    Raises `UserError` for an unknown id and for parameters that are not allowed.
-    """
-    if ":" in reference:
-        cls = registry.load_location(reference, f"environment {reference!r}")
-        return registry.build(cls, reference, params)
-    return registry.make(reference, **params)
-
-
 @dataclass(slots=True)
 class _Episode:
     env: TextEnv
@@ -86,7 +75,7 @@ class EnvHost:
         self._params = params
         self._want_admissible = want_admissible
         self._episodes: dict[int, _Episode] = {}
-        self._idle = [make_env(reference, params)]
+        self._idle = [registry.make(reference, **params)]
 
     def open(self, session: int, task: Task, seed: int, horizon: int) -> Opening:
         """Start an episode."""
@@ -170,7 +159,7 @@ class EnvHost:
                 episode.env.close()
 
     def _take(self) -> TextEnv:
-        return self._idle.pop() if self._idle else make_env(self._reference, self._params)
+        return self._idle.pop() if self._idle else registry.make(self._reference, **self._params)
 
     def _ask(self, what: str, question: Callable[[TextEnv], T]) -> T:
         try:

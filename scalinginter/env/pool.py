@@ -5,7 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from scalinginter.env.host import EnvHost, Observation, Opening, Question, make_env
+from scalinginter.env.host import EnvHost, Observation, Opening, Question
+from scalinginter.env.registry import make
 from scalinginter.env.remote import NotSentError, WorkerProcess, end_workers
 from scalinginter.env.threads import EnvThreads
 from scalinginter.env.worker import pack_task, unpack, unpack_opening
@@ -165,7 +166,7 @@ class EnvPool:
         self._keys = itertools.count()
         self._pending = 0
         self._closed = False
-        env = make_env(env_id, params)
+        env = make(env_id, **params)
         self.env_id, self.tools = env_id, tuple(env.tools())
         isolation = env.isolation
         if isolation == "inline" and inline_in_threads:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +53,8 @@ def environment_ids() -> list[str]:
 
 
 def check_id(env_id: str) -> None:
-    """Raise `UserError` if no environment has this id."""
-    if env_id in BUILTIN:  # spares the scan of installed packages
+    """Raise `UserError` if no environment has this id; "module:Class" is known once imported."""
+    if env_id in BUILTIN or ":" in env_id:  # spares the scan of installed packages
         return
     ids = environment_ids()
     if env_id not in ids:
@@ -62,11 +64,15 @@ def check_id(env_id: str) -> None:
 
 
 def load_class(env_id: str) -> type[TextEnv]:
-    """Import and return the class of an environment.
+    """Import and return the class of an environment, given its id or "module:Class".
 
     Raises `UserError` for an unknown id and for one whose package cannot be imported.
     """
     check_id(env_id)
+    if ":" in env_id:
+        if os.getcwd() not in sys.path:  # a file beside the recipe, as `python -m` would find it
+            sys.path.append(os.getcwd())
+        return load_location(env_id, f"environment {env_id!r}")
     location = BUILTIN.get(env_id) or environment_locations()[env_id]
     return load_location(location, f"environment {env_id!r}")
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 import os
-import string
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +22,6 @@ _SPLIT_OF = ("train", "train", "validation", "test")  # by position, in a cycle
 _WORDS = ("wait", "tick", "noise", "rain", "wind", "step", "clock", "drop")
 
 
-def text_space() -> gymnasium.spaces.Text:
-    """Return a gymnasium space for printable text up to 100,000 characters."""
-    return gymnasium.spaces.Text(100_000, min_length=0, charset=string.printable)
-
-
 class ToyCorridor(TextEnv):
     """Walk to the end of a corridor: `right` goes on, `left` goes back. Learnt in a few steps.
 
@@ -43,7 +37,6 @@ class ToyCorridor(TextEnv):
     def __init__(self, *, max_length: int = 3) -> None:
         _check_whole("max_length", max_length, 1)
         self._max_length = max_length
-        self.observation_space = self.action_space = text_space()
         self._left = 0  # cells to go; 0: no episode
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -117,7 +110,6 @@ class ToyForced(TextEnv):
         self._prompt_words = prompt_words
         self._observation_words = observation_words
         self._sizes = {split: max(1, num_tasks // 4) for split in SPLITS} | {"train": num_tasks}
-        self.observation_space = self.action_space = text_space()
         self._over = True
 
     def tasks(self, split: Split) -> Sequence[Task]:

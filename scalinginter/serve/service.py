@@ -7,8 +7,8 @@ from typing import Any
 
 from scalinginter.env.base import SPLITS, Split
 from scalinginter.env.catalog import EnvCatalog
-from scalinginter.env.host import make_env
 from scalinginter.env.pool import EnvPool, Observation
+from scalinginter.env.registry import make
 from scalinginter.env.wire import (
     ENVIRONMENT_FAILED,
     ENVIRONMENT_TIMED_OUT,
@@ -52,7 +52,7 @@ class ServedEnv:
 
     def about(self) -> Answer:
         """Return what `/info` says, without the limits."""
-        env = make_env(self.env_id, self.params)
+        env = make(self.env_id, **self.params)
         return {
             "protocol": PROTOCOL,
             "environment": self.env_id,

@@ -3,7 +3,6 @@
 In the style of TextCraft (ADaPT, arXiv 2311.05772), with recipes of our own.
 """
 
-import string
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -95,8 +94,6 @@ class TextCraft(TextEnv):
         self._task_seed = task_seed
         rules, room = (BRIEF_RULES, BRIEF_BAG) if brief else (FULL_RULES, FULL_BAG)
         self.instructions = rules + (room.format(bag=bag) if bag is not None else "")
-        space = gymnasium.spaces.Text(100_000, min_length=0, charset=string.printable)
-        self.observation_space = self.action_space = space
         self._over = True
 
     @property

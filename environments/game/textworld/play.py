@@ -2,15 +2,12 @@
 
 import json
 import re
-import string
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
-
-import gymnasium
 
 from environments.game.textworld.games import GameSpec, ensure, game_file, seed_of
 from scalinginter.env.base import SPLITS, Split, TextEnv
@@ -41,8 +38,6 @@ class TextWorldEnv(TextEnv):
     verbs: ClassVar[frozenset[str]]  # first words of the accepted actions
 
     def __init__(self, num_train: int, num_validation: int, num_test: int) -> None:
-        self.observation_space = gymnasium.spaces.Text(65536, charset=string.printable)
-        self.action_space = gymnasium.spaces.Text(MAX_ACTION, charset=string.printable)
         self._counts = {"train": num_train, "validation": num_validation, "test": num_test}
         for split, count in self._counts.items():
             if count < 1:
