@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 TROUBLE = " trouble: "  # marks the lines of a writer's log that the end of a training repeats
+AGAIN = "; trying again"
 # MLflow's word for "not this, and not later either"; all else is an outage
 _REFUSALS = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "BAD_REQUEST"}
 
@@ -122,5 +123,9 @@ def tell(trouble: str) -> None:
 
 def first_line(error: Exception) -> str:
     """Return the gist of an error, without the password that an address in it may hold."""
-    text = str(error).strip() or type(error).__name__
-    return re.sub(r"//[^/@\s]*@", "//", text.splitlines()[0])[:300]
+    text = re.sub(r"//[^/@\s]*@", "//", str(error).strip() or type(error).__name__)
+    silent = re.search(r"API request to (\w+://[^/\s]+)\S* failed with exception", text)
+    if silent is None:
+        return text.splitlines()[0][:300]
+    why = re.search(r"\[Errno -?\d+\] ([\w ]+)|(timed out)", text)
+    return f"{silent[1]} does not answer" + (f": {why[1] or why[2]}" if why else "")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from scalinginter.errors import UserError
 from scalinginter.track.mlflow_client import comparison_url, resolve_uri, without_password
-from scalinginter.track.mlflow_folders import TROUBLE, Folders, first_line, tell
+from scalinginter.track.mlflow_folders import AGAIN, TROUBLE, Folders, first_line, tell
 from scalinginter.track.mlflow_replay import read_state
 from scalinginter.track.run_folder import read_run_info, runs_below
 
@@ -109,7 +109,11 @@ class MlflowWriter:
                 log.seek(self._log_start)
                 text = log.read().decode(errors="replace")
         told = re.findall(rf"^.*{TROUBLE}(.*)$", text, re.MULTILINE)
-        return told[-1] if told else f"{without_password(self.uri)} was not ready in time"
+        return (
+            told[-1].removesuffix(AGAIN)
+            if told
+            else f"{without_password(self.uri)} was not ready in time"
+        )
 
     @property
     def replay_command(self) -> str:
@@ -168,7 +172,7 @@ def _serve(folders: Folders) -> int:
     while True:
         error = _drain(folders)
         if error and error != last_error:
-            tell(f"{error}; trying again")
+            tell(f"{error}{AGAIN}")
         last_error = error
         if deadline is not None and not error:
             folders.close_runs()
