@@ -68,5 +68,4 @@ def find(world: World, text: str) -> Sighting | str:
         if name in (sighting.name, sighting.name.rpartition(" ")[0]):
             return sighting
     names = [sighting.name for sighting in world.in_view]
-    listed = f"You see {', '.join(names)}." if names else "You see nothing but the floor."
-    return f"There is no {name[:40]} in view{nearest(name[:40], names)}. {listed}"
+    return f"There is no {name[:40]} in view{nearest(name[:40], names)}."
