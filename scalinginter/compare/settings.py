@@ -16,6 +16,7 @@ SHARED = (
     "sft",
     "eval",
 )
+_ALLOWED = ("horizon", "horizons", "checkpoint", "track")  # the last two change no number
 
 
 def settings_section(results: Results) -> list[str]:
@@ -56,6 +57,5 @@ def _horizons(config: dict[str, object]) -> object:
 
 
 def strangers(results: Results) -> dict[str, dict[str, object]]:
-    """The settings outside the horizon block in which the arms differ."""
-    blocks = ("horizon", "horizons")
-    return {p: v for p, v in results.differing.items() if p.split(".")[0] not in blocks}
+    """The settings beside the horizon in which the arms differ: those that training depends on."""
+    return {p: v for p, v in results.differing.items() if p.split(".")[0] not in _ALLOWED}

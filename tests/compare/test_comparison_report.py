@@ -92,6 +92,12 @@ def test_pitfall_22_another_difference_is_named_at_the_top(root: Path, write_run
     assert row(report, "`train.learning_rate`")[1:] == ["`0.001`", "`0.5`"]
 
 
+def test_where_numbers_go_may_differ_between_runs(root: Path, write_run) -> None:
+    config = read_config(root / "scaled" / "seed0") | {"track": {"mlflow": False}}
+    write_run("scaled", 0, lambda f: f, config=config | {"checkpoint": {"every": 3}})
+    assert "differ in the horizon block and in nothing else" in render(load_results(root))
+
+
 def test_a_difference_in_a_later_seed_is_named_too(root: Path, write_run) -> None:
     config = read_config(root / "scaled" / "seed2")
     config["eval"]["horizon"] = 99

@@ -1,6 +1,14 @@
 """The display of a comparison: figures from growing journals, as a table and as lines."""
 
+import contextlib
+import fcntl
 import io
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -190,3 +198,46 @@ def test_the_summary_counts_the_runs(entry: Entry) -> None:
     board = ComparisonProgress([entry, Entry("b", 0, Path("nowhere"))], parallel=1)
     board.started("b/seed0")
     assert board.summary(0.0) == "2 runs: 1 running, 1 waiting."
+
+
+ON_A_TERMINAL = """
+import sys
+from pathlib import Path
+from scalinginter.track.board import ComparisonProgress, Entry
+
+entries = [Entry("scaled", seed, Path(sys.argv[1]) / f"seed{seed}") for seed in range(100)]
+with ComparisonProgress(entries, parallel=1) as board:
+    board.started("scaled/seed0")
+    board.note("scaled/seed0: starts")
+    board.refresh()
+    board.ended("scaled/seed0", "finished")
+    board.refresh()
+"""
+
+
+def test_on_a_terminal_the_table_is_drawn_over_itself_and_fits(
+    entry: Entry, journal: Journal
+) -> None:
+    write(journal, 10, success=0.5)
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    arguments = [sys.executable, "-c", ON_A_TERMINAL, str(entry.run_dir.parent)]
+    with subprocess.Popen(arguments, stdout=terminal, env=os.environ | {"TERM": "xterm"}) as done:
+        os.close(terminal)
+        output = read_all(controller).decode()
+    assert done.returncode == 0
+    frames = output.split("arm ")[1:]  # one for each time the table was drawn
+    assert max(frame.count("\n") for frame in frames) < 24
+    assert "\x1b[1A" in output  # the cursor goes up
+    assert "scaled/seed0: starts" in output
+    assert "80 not shown" in frames[-1]
+    assert "finished" in frames[-1]
+
+
+def read_all(descriptor: int) -> bytes:
+    data = b""
+    with contextlib.suppress(OSError):  # how a terminal says that the other end is closed
+        while piece := os.read(descriptor, 65536):
+            data += piece
+    os.close(descriptor)
+    return data
