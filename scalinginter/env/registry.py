@@ -26,6 +26,7 @@ BUILTIN: dict[str, str] = {
     "agentgym": "environments.remote.agentgym:AgentGymEnv",
     "agentrl": "environments.remote.agentrl:AgentRLEnv",
     "babyai": "environments.embodied.babyai.env:BabyAI",
+    "knowledge_graph": "environments.code.knowledge_graph.env:KnowledgeGraph",
     "laboratory": "environments.science.laboratory.env:Laboratory",
     "python_math": "environments.code.python_math.env:PythonMath",
     "python_programs": "environments.code.python_programs.env:PythonPrograms",

@@ -1,0 +1,1 @@
+"""Questions over a knowledge graph, answered by calls of graph tools."""
