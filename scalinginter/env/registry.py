@@ -32,6 +32,7 @@ BUILTIN: dict[str, str] = {
     "python_programs": "environments.code.python_programs.env:PythonPrograms",
     "remote": "environments.remote.client:RemoteEnv",
     "search": "environments.search.env:Search",
+    "sql": "environments.code.sql.env:Sql",
     "textcraft": "environments.game.textcraft.env:TextCraft",
     "textworld_coin": "environments.game.textworld.coin:CoinCollector",
     "textworld_cooking": "environments.game.textworld.cooking:Cooking",

@@ -30,7 +30,7 @@ count(VARIABLE) - count its entities.
 argmax(VARIABLE, ATTRIBUTE), argmin(VARIABLE, ATTRIBUTE) - find the entity with the largest, \
 smallest number.
 answer(VARIABLE) - give the answer: a variable, a number, or names with commas between them."""
-BRIEF_RULES = "follow RELATION or back or answer ."
+BRIEF_RULES = "follow RELATION or back ."
 SHOWN = 8  # entities that an observation lists
 MOST_VARIABLES = 200
 _CALL = re.compile(r"\s*(\w+)\s*\((.*?)\)?\s*")
@@ -81,7 +81,6 @@ TOOLS = (
 BRIEF_TOOLS = (
     _tool("follow", "Go where a relation leads.", relation="the relation's name"),
     _tool("back", "Go back by one step."),
-    _tool("answer", "The place you are at is the answer."),
 )
 
 
@@ -91,7 +90,8 @@ class KnowledgeGraph(SeededEnv):
     Args:
         min_hops, max_hops: relations that a question follows, over all its paths.
         kinds: of questions: `path`, `count`, `most`, `both`.
-        brief: few words a turn, paths only, for very small models: `follow`, `back`, `answer`.
+        brief: few words a turn, paths only, for very small models: `follow` and `back` walk from
+            entity to entity; where the path ends, the episode does.
         num_train, num_validation, num_test: tasks per split.
         task_seed: which tasks.
         graph_seed: which world.
@@ -119,7 +119,7 @@ class KnowledgeGraph(SeededEnv):
         check_int("graph_seed", graph_seed, 0)
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds:
-            got = repr(unknown[0]) + nearest(str(unknown[0]), KINDS) if unknown else "none"
+            got = repr(unknown[0]) + nearest(unknown[0], KINDS) if unknown else "none"
             raise UserError(f"kinds: unknown kind {got}; there are: {', '.join(KINDS)}")
         if type(brief) is not bool:
             raise UserError(f"brief must be true or false, got {brief!r}")
@@ -141,7 +141,8 @@ class KnowledgeGraph(SeededEnv):
         hops = low + index % (high - low + 1)
         kind = self._kinds[index // (high - low + 1) % len(self._kinds)]
         data = draw_question(make_graph(self._graph_seed), chance, kind, hops)
-        return {**data, "graph": self._graph_seed}, len(plan(data)), f"h{hops}"
+        turns = hops if self._brief else len(plan(data))
+        return {**data, "graph": self._graph_seed}, turns, f"h{hops}"
 
     def _begin(self, task: Task) -> str:
         self._graph = make_graph(task.data["graph"])
@@ -251,9 +252,6 @@ class KnowledgeGraph(SeededEnv):
         action = action.replace("()", "").replace("(", " ").rstrip(")")
         verb, _, rest = action.partition(" ")
         here = self._trail[-1]
-        if verb == "answer":
-            right = (here,) == self._gold
-            return ("right" if right else "wrong"), float(right), True, right
         if verb == "back":
             if len(self._trail) > 1:
                 self._trail.pop()
@@ -261,15 +259,16 @@ class KnowledgeGraph(SeededEnv):
         if verb == "follow" and rest in SINGLE[self._graph.types[here]]:
             if len(self._trail) < MOST_VARIABLES:
                 self._trail.append(self._graph.edges[here, rest][0])
-            return self._here(), 0.0, False, False
-        return f"say follow or back or answer . {self._here()}", 0.0, False, False
+            there = (self._trail[-1],) == self._gold
+            return self._here(), float(there), there, there
+        return f"say follow or back . {self._here()}", 0.0, False, False
 
     def admissible_actions(self) -> list[str] | None:
-        """Return, in the brief form, the relations from here, `back` and `answer`; else the calls
+        """Return, in the brief form, the relations from here and `back`; else the calls
         on the newest variable (at first on the question's entities) and on the question's ends."""
         if self._brief:
             follow = sorted(f"follow({r})" for r in SINGLE[self._graph.types[self._trail[-1]]])
-            return [*follow, *(["back()"] if len(self._trail) > 1 else []), "answer()"]
+            return [*follow, *(["back()"] if len(self._trail) > 1 else [])]
         names = [start for start, _ in self._data["paths"]]
         newest = [f"#{n}" for n in range(len(self._variables))][-1:]
         actions: list[str] = []
@@ -290,7 +289,7 @@ class KnowledgeGraph(SeededEnv):
 
     def expert_plan(self) -> list[str] | None:
         if self._brief:
-            return [*(f"follow({r})" for r in self._data["paths"][0][1]), "answer()"]
+            return [f"follow({r})" for r in self._data["paths"][0][1]]
         return plan(self._data)
 
     def corpus(self) -> list[str]:
@@ -306,5 +305,5 @@ class KnowledgeGraph(SeededEnv):
 
 _FORMS = tuple(re.findall(r"\w+\([A-Z, ]+\)", GRAMMAR))
 _WORDS = """\
-start . follow back() answer() at right wrong say or Right. Wrong. Nothing is found; no variable is
+start . follow back() answer() at say or Right. Wrong. Nothing is found; no variable is
 made. Not a call. Say one of: Call it like this: Relations: Attributes: and more"""

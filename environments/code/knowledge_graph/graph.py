@@ -69,7 +69,7 @@ class Graph:
         return tuple(sorted(entity for entity, value in known.items() if value == wanted))
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=64)
 def make_graph(seed: int) -> Graph:
     """Return the world of a seed: 252 entities."""
     chance = random.Random(f"knowledge graph {seed}")

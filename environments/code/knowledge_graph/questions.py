@@ -1,6 +1,7 @@
 """Questions of a given number of hops, and the calls that answer them."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from environments.code.knowledge_graph.graph import ATTRIBUTES, INVERSE, SINGLE, Graph
@@ -30,7 +31,7 @@ def draw_question(graph: Graph, chance: random.Random, kind: str, hops: int) -> 
     raise LookupError(f"no question of kind {kind!r} with {hops} hops")
 
 
-def _walk(graph: Graph, chance: random.Random, hops: int) -> tuple[str, list[str], str]:
+def walk(graph: Graph, chance: random.Random, hops: int) -> tuple[str, list[str], str]:
     """Return a start, a path of relations to one entity each, and its end; it visits no entity
     twice, so no shorter part of the path leads there."""
     while True:
@@ -52,15 +53,15 @@ def _walk(graph: Graph, chance: random.Random, hops: int) -> tuple[str, list[str
 
 
 def _path(graph: Graph, chance: random.Random, hops: int) -> dict[str, Any] | None:
-    start, path, _ = _walk(graph, chance, hops)
+    start, path, _ = walk(graph, chance, hops)
     return {"paths": [[start, path]]}
 
 
-def _to_many(
+def walk_to_many(
     graph: Graph, chance: random.Random, hops: int, least: int
 ) -> tuple[str, list[str], tuple[str, ...]] | None:
     """Return a walk whose last hop leads to at least `least` entities."""
-    start, path, end = _walk(graph, chance, hops - 1)
+    start, path, end = walk(graph, chance, hops - 1)
     relations = [r for r in INVERSE.get(graph.types[end], {}) if len(graph.edges[end, r]) >= least]
     if not relations:
         return None
@@ -69,12 +70,12 @@ def _to_many(
 
 
 def _count(graph: Graph, chance: random.Random, hops: int) -> dict[str, Any] | None:
-    found = _to_many(graph, chance, hops, 2)
+    found = walk_to_many(graph, chance, hops, 2)
     return found and {"paths": [[found[0], found[1]]]}
 
 
 def _most(graph: Graph, chance: random.Random, hops: int) -> dict[str, Any] | None:
-    found = _to_many(graph, chance, hops, 2)
+    found = walk_to_many(graph, chance, hops, 2)
     if found is None:
         return None
     attribute = chance.choice(list(ATTRIBUTES[graph.types[found[2][0]]]))
@@ -86,7 +87,7 @@ def _most(graph: Graph, chance: random.Random, hops: int) -> dict[str, Any] | No
 
 def _both(graph: Graph, chance: random.Random, hops: int) -> dict[str, Any] | None:
     first_hops = hops // 2
-    first = _to_many(graph, chance, first_hops, 2)
+    first = walk_to_many(graph, chance, first_hops, 2)
     if first is None:
         return None
     shared = chance.choice(first[2])
@@ -129,7 +130,7 @@ def _walk_back(
 _DRAW = {"path": _path, "count": _count, "most": _most, "both": _both}
 
 
-def gold(graph: Graph, data: dict[str, Any]) -> tuple[str, ...] | int:
+def gold(graph: Graph, data: Mapping[str, Any]) -> tuple[str, ...] | int:
     """Return the answer: entities, or a number."""
     sets = [graph.follow(start, path) for start, path in data["paths"]]
     if data["kind"] == "count":
@@ -141,7 +142,7 @@ def gold(graph: Graph, data: dict[str, Any]) -> tuple[str, ...] | int:
     return sets[0]
 
 
-def ask(data: dict[str, Any]) -> str:
+def ask(data: Mapping[str, Any]) -> str:
     """Return the question in words."""
     named = [_name(start, path) for start, path in data["paths"]]
     if data["kind"] == "count":
@@ -158,7 +159,7 @@ def _name(start: str, path: list[str]) -> str:
     return "".join(f"the {relation} of " for relation in reversed(path)) + start
 
 
-def plan(data: dict[str, Any]) -> list[str]:
+def plan(data: Mapping[str, Any]) -> list[str]:
     """Return the calls that answer the question; variables are numbered from #0."""
     calls: list[str] = []
     ends: list[str] = []

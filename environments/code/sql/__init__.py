@@ -1,0 +1,1 @@
+"""Questions about sqlite databases, and changes to them."""
