@@ -44,6 +44,7 @@ class Graph:
     edges: dict[tuple[str, str], tuple[str, ...]]  # (entity, relation) -> entities
     values: dict[tuple[str, str], int]  # (entity, attribute) -> number
     sources: dict[str, list[tuple[str, str]]]  # entity -> (entity, single relation) that lead there
+    steps: dict[str, list[tuple[str, str]]]  # entity -> (single relation, entity that it leads to)
 
     def relations(self, entity: str) -> list[str]:
         """Return the relations of an entity's type."""
@@ -84,17 +85,19 @@ def make_graph(seed: int) -> Graph:
     values: dict[tuple[str, str], int] = {}
     for entity, kind in types.items():
         for relation, target in SINGLE[kind].items():
-            others = [other for other in members[target] if other != entity]
-            edges[entity, relation] = (chance.choice(others),)
+            other = chance.choice(members[target])
+            while other == entity:
+                other = chance.choice(members[target])
+            edges[entity, relation] = (other,)
         for attribute, (low, high) in ATTRIBUTES[kind].items():
             values[entity, attribute] = chance.randint(low, high)
     sources: dict[str, list[tuple[str, str]]] = {entity: [] for entity in types}
     for (entity, relation), (target,) in edges.items():
         sources[target].append((entity, relation))
+    steps = {entity: [(r, edges[entity, r][0]) for r in SINGLE[k]] for entity, k in types.items()}
     for kind, inverse in INVERSE.items():
         for relation, (source, single) in inverse.items():
             for entity in members[kind]:
-                edges[entity, relation] = tuple(
-                    sorted(e for e in members[source] if edges[e, single] == (entity,))
-                )
-    return Graph(types, edges, values, sources)
+                found = [e for e, r in sources[entity] if r == single and types[e] == source]
+                edges[entity, relation] = tuple(sorted(found))
+    return Graph(types, edges, values, sources, steps)

@@ -34,15 +34,13 @@ def draw_question(graph: Graph, chance: random.Random, kind: str, hops: int) -> 
 def walk(graph: Graph, chance: random.Random, hops: int) -> tuple[str, list[str], str]:
     """Return a start, a path of relations to one entity each, and its end; it visits no entity
     twice, so no shorter part of the path leads there."""
+    entities = list(graph.types)
     while True:
-        start = here = chance.choice(list(graph.types))
+        start = here = chance.choice(entities)
         path: list[str] = []
         seen = {start}
         for _ in range(hops):
-            choices = [
-                (relation, graph.edges[here, relation][0]) for relation in SINGLE[graph.types[here]]
-            ]
-            choices = [(relation, there) for relation, there in choices if there not in seen]
+            choices = [step for step in graph.steps[here] if step[1] not in seen]
             if not choices:
                 break
             relation, here = chance.choice(choices)

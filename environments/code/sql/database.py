@@ -39,8 +39,8 @@ _FUNCTIONS = frozenset(
     re.findall(
         r"\w+",
         "abs avg char coalesce count glob group_concat ifnull iif instr length like lower ltrim "
-        "max min nullif replace round row_number rank dense_rank rtrim sign substr substring sum total "
-        "trim typeof unicode upper",
+        "max min nullif replace round row_number rank dense_rank rtrim sign substr substring sum "
+        "total trim typeof unicode upper",
     )
 )
 _READING = frozenset(

@@ -76,7 +76,7 @@ class Sql(SeededEnv):
         kinds: Sequence[str] = KINDS,
         one_table: bool = True,
         max_rows: int = 10,
-        num_databases: int = 16,
+        num_databases: int = 8,
         num_train: int = 2048,
         num_validation: int = 128,
         num_test: int = 256,
@@ -112,7 +112,9 @@ class Sql(SeededEnv):
         kind = self._kinds[index // (high - low + 1) % len(self._kinds)]
         world = self._task_seed * 1000 + chance.randrange(self._num_databases)
         data = {**draw_question(make_graph(world), chance, kind, hops), "world": world}
-        return data, len(self._plan(data)), f"{kind}{hops}"
+        turns = hops + (1 if kind == "change" else 2)
+        turns = turns if self._one_table else len(self._plan(data))
+        return data, turns, f"{kind}{hops}"
 
     def _plan(self, data: Mapping[str, Any]) -> list[str]:
         graph = make_graph(data["world"])
