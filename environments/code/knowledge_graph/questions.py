@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from environments.code.knowledge_graph.graph import ATTRIBUTES, INVERSE, SINGLE, Graph
+from environments.code.knowledge_graph.graph import ATTRIBUTES, INVERSE, Graph
 
 KINDS = ("path", "count", "most", "both")
 ATTEMPTS = 500
