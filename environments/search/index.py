@@ -98,14 +98,9 @@ class Index:
         if not words:
             return []
         asked = self._asked(words)
-        limit = topk + 16
-        while True:  # until no document outside can tie with the last one inside
-            found = self._searcher.search(asked, limit, count=False).hits
-            if len(found) < limit or found[-1][0] < found[topk - 1][0]:
-                break
-            limit *= 4
-        # One segment: a document's address ends with its number.
-        ranked = sorted((-score, address.doc) for score, address in found)[:topk]
+        # Within ties tantivy keeps the lower address; in one segment that is the number.
+        found = self._searcher.search(asked, topk, count=False).hits
+        ranked = sorted((-score, address.doc) for score, address in found)
         return [Hit(self._documents[number], -negative) for negative, number in ranked]
 
     def _asked(self, words: str) -> tantivy.Query:
