@@ -18,7 +18,7 @@ LENGTHS = Path(__file__).with_name("lengths.json")
 VIEWPORT = 40  # lines; lengths.json holds for it
 WORLDS = 1_000_000  # seeds of a split; no seed is in two splits
 TRIED = 50  # tasks looked at, and ten more for each wanted one, before max_turns is given up
-TASKS_PER_WORLD = 96  # at least, where the kinds allow it
+TASKS_PER_WORLD = 24  # at least, where the kinds allow it
 
 
 def open_site(found: Draft, world_seed: int) -> tuple[WebSite, str]:

@@ -27,7 +27,7 @@ from environments.web.site.records import (
     Vote,
 )
 
-CACHED_WORLDS = 128
+CACHED_WORLDS = 64
 ME = 1  # id of the user that the agent is
 PRODUCTS_PER_CATEGORY = 14
 
