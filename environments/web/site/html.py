@@ -118,5 +118,10 @@ def dots(*parts: object) -> Html:
     return join(part for i, one in enumerate(parts) for part in ((" · ", one) if i else (one,)))
 
 
+def plural(number: int, noun: str, nouns: str = "") -> str:
+    """Return `1 star`, `2 stars`."""
+    return f"{number} {noun if number == 1 else nouns or noun + 's'}"
+
+
 def money(cents: int) -> str:
     return f"${cents // 100}.{cents % 100:02d}"

@@ -12,6 +12,7 @@ from environments.web.site.html import (
     join,
     link,
     pager,
+    plural,
     search_form,
     textarea,
     textbox,
@@ -60,7 +61,7 @@ def _threads(request: Request, where: str, *values: object) -> Html:
             (
                 link(row["title"], f"/forum/thread/{row['id']}"),
                 " ",
-                dots(row["name"], f"{row['answers']} replies"),
+                dots(row["name"], plural(row["answers"], "reply", "replies")),
             )
         )
         for row in rows
@@ -112,7 +113,7 @@ def thread(request: Request) -> Page:
         el("p", f"Score: {int(score)}"),
         form(f"/forum/vote/{row['id']}", _vote("Upvote", 1), _vote("Downvote", 0)),
         el("p", link("Edit", f"/forum/edit/{row['id']}")) if mine else "",
-        el("h2", f"{total} replies"),
+        el("h2", plural(total, "reply", "replies")),
         listing([dots(r["name"], r["text"]) for r in rows], ""),
         pager(request.path, page, pages),
         form(f"/forum/reply/{row['id']}", textarea("Your reply", "text"), button("Send reply")),

@@ -11,6 +11,7 @@ from environments.web.site.html import (
     link,
     money,
     pager,
+    plural,
     search_form,
     select,
     table,
@@ -94,7 +95,7 @@ def product(request: Request) -> Page:
         ("Colour", row["colour"]),
         ("Material", row["material"]),
         ("Weight", f"{row['grams']} g"),
-        ("Warranty", f"{row['warranty']} years"),
+        ("Warranty", plural(row["warranty"], "year")),
         ("Availability", "in stock" if row["in_stock"] else "sold out"),
     )
     buy = form(
@@ -122,14 +123,14 @@ def _reviews(request: Request, product_id: int) -> Html:
         REVIEWS_PER_PAGE,
         offset,
     )
-    entries = [dots(f"{r['rating']} stars", r["title"], r["text"], r["name"]) for r in rows]
-    heading = el("h2", f"{total} reviews, {mean:.1f} stars")
+    entries = [dots(plural(r["rating"], "star"), r["title"], r["text"], r["name"]) for r in rows]
+    heading = el("h2", f"{plural(total, 'review')}, {mean:.1f} stars")
     return join((heading, listing(entries), pager(request.path, page, pages)))
 
 
 def review_form(request: Request) -> Page:
     row = request.row("SELECT * FROM products WHERE id = ?", request.arg(0))
-    stars = [(n, f"{n} stars") for n in range(1, 6)]
+    stars = [(n, plural(n, "star")) for n in range(1, 6)]
     fields = form(
         request.path,
         select("Rating", "rating", stars, 3),

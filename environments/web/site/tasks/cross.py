@@ -2,6 +2,7 @@
 
 from environments.web.site.data import World
 from environments.web.site.dice import Dice
+from environments.web.site.html import plural
 from environments.web.site.judge import Change, Wanted
 from environments.web.site.tasks.base import Draft, Template, Walker, mixed, the_only
 from environments.web.site.words import REVIEW_TITLES
@@ -128,7 +129,7 @@ def review_order(world: World, dice: Dice) -> Draft:
             walker.open(product.name)
             walker.click("Write a review")
             if rating != 3:
-                walker.choose("Rating", f"{rating} stars")
+                walker.choose("Rating", plural(rating, "star"))
             walker.fill("Title", title)
             walker.click("Send review")
         walker.stop()
@@ -137,7 +138,8 @@ def review_order(world: World, dice: Dice) -> Draft:
     rows = tuple(Change("insert", "reviews", {**base, "product_id": p.id}) for p in products)
     right = (title, *(product.name for product in products))
     return Draft(
-        f"Review every product of your order {order.id} in the shop with {rating} stars, the title "
+        f"Review every product of your order {order.id} in the shop with "
+        f"{plural(rating, 'star')}, the title "
         f"'{title}' and no text.",
         Wanted(changes=rows),
         solve,

@@ -2,6 +2,7 @@
 
 from environments.web.site.data import World
 from environments.web.site.dice import Dice
+from environments.web.site.html import plural
 from environments.web.site.judge import Change, Wanted
 from environments.web.site.records import Product
 from environments.web.site.tasks.base import Draft, Template, Walker, mixed, quoted
@@ -128,7 +129,7 @@ def review(world: World, dice: Dice) -> Draft:
         walker.open(product.name)
         walker.click("Write a review")
         if rating != 3:
-            walker.choose("Rating", f"{rating} stars")
+            walker.choose("Rating", plural(rating, "star"))
         walker.fill("Title", title)
         if text:
             walker.fill("Text", text)
@@ -141,7 +142,7 @@ def review(world: World, dice: Dice) -> Draft:
     pool = [*product_names(world)[:30], *REVIEW_TEXTS]
     right = (product.name, title, text) if text else (product.name, title)
     return Draft(
-        f"Review the {product.name} in the shop: {rating} stars, title '{title}'{says}.",
+        f"Review the {product.name} in the shop: {plural(rating, 'star')}, title '{title}'{says}.",
         Wanted(changes=(Change("insert", "reviews", values),)),
         solve,
         START,

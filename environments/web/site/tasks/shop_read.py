@@ -2,7 +2,7 @@
 
 from environments.web.site.data import World
 from environments.web.site.dice import Dice
-from environments.web.site.html import money
+from environments.web.site.html import money, plural
 from environments.web.site.judge import Wanted
 from environments.web.site.records import Product
 from environments.web.site.tasks.base import Draft, Template, Walker, mixed, the_only
@@ -37,7 +37,7 @@ def price(world: World, dice: Dice) -> Draft:
 def _detail(product: Product, what: str) -> str:
     if what == "weight":
         return f"{product.grams} g"
-    return f"{product.warranty} years" if what == "warranty" else product.material
+    return plural(product.warranty, "year") if what == "warranty" else product.material
 
 
 def detail(world: World, dice: Dice) -> Draft:
@@ -113,8 +113,8 @@ def review_author(world: World, dice: Dice) -> Draft | None:
         walker.report(author)
 
     return Draft(
-        f"Who wrote the review '{review.title}' with {review.rating} stars of the {product.name} "
-        "in the shop? Answer with the user name.",
+        f"Who wrote the review '{review.title}' with {plural(review.rating, 'star')} of the "
+        f"{product.name} in the shop? Answer with the user name.",
         Wanted(answers=(author,)),
         solve,
         START,
