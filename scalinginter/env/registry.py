@@ -31,6 +31,7 @@ BUILTIN: dict[str, str] = {
     "python_math": "environments.code.python_math.env:PythonMath",
     "python_programs": "environments.code.python_programs.env:PythonPrograms",
     "remote": "environments.remote.client:RemoteEnv",
+    "scienceworld": "environments.science.scienceworld.env:ScienceWorld",
     "search": "environments.search.env:Search",
     "sql": "environments.code.sql.env:Sql",
     "textcraft": "environments.game.textcraft.env:TextCraft",

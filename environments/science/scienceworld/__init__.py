@@ -1,0 +1,1 @@
+"""ScienceWorld: the public benchmark, on its own simulator (Java)."""
