@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -63,8 +64,13 @@ def _source(module: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
+@cache
+def _tree(source: Path) -> ast.Module:
+    return ast.parse(source.read_text())
+
+
 def _first_line(source: Path, class_name: str) -> str:
-    for node in ast.parse(source.read_text()).body:
+    for node in _tree(source).body:
         if isinstance(node, ast.ClassDef) and node.name == class_name:
             return (ast.get_docstring(node) or "").partition("\n")[0]
     return ""
@@ -87,7 +93,7 @@ def _packages(module: str, seen: set[str]) -> set[str]:
 
 
 def _imports(source: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source.read_text())):
+    for node in ast.walk(_tree(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
