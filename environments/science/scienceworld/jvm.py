@@ -12,6 +12,7 @@ import os
 import shutil
 from typing import Any
 
+from environments.science.scienceworld.gold import cache_folder
 from scalinginter.errors import UserError
 
 OPTIONS = (
@@ -60,9 +61,12 @@ def _gateway(pid: int, heap_mb: int) -> Any:
     from scienceworld.constants import JAR_PATH
 
     global _running
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
     port, _running = launch_gateway(
         classpath=JAR_PATH,
         javaopts=[f"-Xmx{heap_mb}m", *OPTIONS],
+        cwd=str(folder),  # the simulator writes a table into its working directory
         die_on_exit=True,
         return_proc=True,
     )
