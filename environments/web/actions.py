@@ -62,7 +62,8 @@ _VERB = re.compile(r"[a-z_]+")
 
 def parse_action(text: str) -> Action | str:
     """Return the action that a text names, or a hint that says how to write it."""
-    text = text[:MAX_ACTION].strip().strip("`").strip()
+    text = text[:MAX_ACTION].encode("utf-8", "replace").decode()  # JSON can hold half characters
+    text = text.strip().strip("`").strip()
     match = _VERB.match(text.lower())
     verb = match.group() if match else ""
     if verb not in _FORMS:

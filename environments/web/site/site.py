@@ -90,8 +90,11 @@ class WebSite:
 
 
 def _clean(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Drop what is too much, and the character at which sqlite ends a pattern."""
-    return {name: value.replace("\0", "") for name, value in islice(fields, MAX_FIELDS)}
+    """Drop what is too much, the character at which sqlite ends a pattern, and half characters."""
+    return {
+        name: value.replace("\0", "").encode("utf-8", "replace").decode()
+        for name, value in islice(fields, MAX_FIELDS)
+    }
 
 
 def _answer(request: Request) -> Page | Redirect:
