@@ -56,12 +56,19 @@ def _family(module: str) -> str:
 
 
 def _source(module: str) -> Path | None:
-    """Return the file of a module; imports the packages above it, which hold nothing here."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except ImportError:
+    """Return the file of a module; `find_spec` would import the packages above it."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None:
         return None
-    return Path(spec.origin) if spec is not None and spec.origin else None
+    if not rest:
+        return Path(spec.origin) if spec.origin else None
+    for folder in spec.submodule_search_locations or ():
+        path = Path(folder, *rest)
+        for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+    return None
 
 
 @cache
