@@ -1,6 +1,5 @@
 """`agentgym`: an environment of an AgentGym server (arXiv 2406.04151), as if it were here."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ from environments.remote.connection import (
     token_or_environment,
 )
 from environments.remote.parameters import check_timeouts, ranges_of, text_space, urls_of
+from environments.remote.ring import Ring
 from environments.remote.score import Score
 from scalinginter.env.agentgym import flavour_named
 from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
@@ -18,8 +18,6 @@ from scalinginter.errors import EnvironmentFailure, UserError, nearest
 from scalinginter.types import Task
 
 SCHEMES = ("http", "https")
-
-_turn = itertools.count()  # which server the next instance belongs to
 
 
 class AgentGymEnv(TextEnv):
@@ -71,8 +69,7 @@ class AgentGymEnv(TextEnv):
         self._step_timeout_s, self._reset_timeout_s = step_timeout_s, reset_timeout_s
         urls, token = urls_of(url), token_or_environment(token)
         addresses = [Address(one, token, SCHEMES) for one in urls]
-        self._servers = [HttpConnection(address, connect_timeout_s) for address in addresses]
-        self._next = next(_turn) % len(self._servers)
+        self._ring = Ring([HttpConnection(address, connect_timeout_s) for address in addresses])
         self._number: tuple[HttpConnection, int] | None = None  # what /create gave, and where
         self._score: Score | None = None
         self._admissible: list[str] | None = None
@@ -96,7 +93,7 @@ class AgentGymEnv(TextEnv):
         task: Task = (options or {}).get("task") or self.tasks("train")[0]
         self._score = None
         if self._number is None:
-            self._number = self._create()
+            self._number = self._ring.begin(self._create)
         flavour = self._flavour
         body = {flavour.index: task.data["index"], **flavour.reset_fields}
         answer = self._post("/reset", body, self._reset_timeout_s)
@@ -143,24 +140,19 @@ class AgentGymEnv(TextEnv):
             except (EnvironmentFailure, ServiceError):  # not every server can
                 pass
             self._number = None
-        for server in self._servers:
+        for server in self._ring.servers:
             server.close()
 
-    def _create(self) -> tuple[HttpConnection, int]:
-        server = self._servers[self._next]
-        try:
-            body = dict(self._flavour.create_fields)
-            made = self._call(server, "POST", "/create", body, self._reset_timeout_s)
-        except EnvironmentFailure:
-            self._next = (self._next + 1) % len(self._servers)
-            raise
+    def _create(self, server: HttpConnection) -> int:
+        body = dict(self._flavour.create_fields)
+        made = self._call(server, "POST", "/create", body, self._reset_timeout_s)
         number = made.get(self._flavour.session) if isinstance(made, dict) else made
         if type(number) is not int:
             raise EnvironmentFailure(
                 f"/create answered {made!r:.200} without a number {self._flavour.session!r}; "
                 "is it the right flavour?"
             )
-        return server, number
+        return number
 
     def _post(self, path: str, body: dict[str, Any], timeout_s: float) -> Any:
         assert self._number is not None, "a call before /create"

@@ -8,7 +8,6 @@ The worker's API, as the package `agentrl-worker` 0.4 has it:
     POST /cancel        {"session_id"}
 """
 
-import itertools
 import secrets
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -26,6 +25,7 @@ from environments.remote.connection import (
     token_or_environment,
 )
 from environments.remote.parameters import check_timeouts, ranges_of, text_space, urls_of
+from environments.remote.ring import Ring
 from environments.remote.score import Score
 from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
 from scalinginter.errors import EnvironmentFailure, UserError, nearest
@@ -37,8 +37,6 @@ RUNNING, COMPLETED = "running", "completed"
 CUT = ("agent context limit", "task limit reached")
 AGENTS_FAULT = ("agent validation failed", "agent invalid action")
 SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
-
-_turn = itertools.count()  # which worker the next instance belongs to
 
 
 class AgentRLEnv(TextEnv):
@@ -83,8 +81,7 @@ class AgentRLEnv(TextEnv):
         self._step_timeout_s, self._reset_timeout_s = step_timeout_s, reset_timeout_s
         token = token_or_environment(token)
         addresses = [Address(one, token, SCHEMES) for one in urls_of(url)]
-        self._workers = [HttpConnection(address, connect_timeout_s) for address in addresses]
-        self._next = next(_turn) % len(self._workers)
+        self._ring = Ring([HttpConnection(address, connect_timeout_s) for address in addresses])
         self._indices: list[int | str] | None = None
         self._session: tuple[HttpConnection, int] | None = None
         self._score = Score(scale, cumulative=False)
@@ -132,13 +129,11 @@ class AgentRLEnv(TextEnv):
         """Start a sample. The worker has no seeds. Raises `EnvironmentFailure`."""
         task: Task = (options or {}).get("task") or self.tasks("train")[0]
         self.release()
-        worker, session = self._workers[self._next], secrets.randbits(52)
+        session = secrets.randbits(52)
         body = {"index": task.data["index"], "session_id": session}
-        try:
-            opened = self._call(worker, "/start_sample", body, self._reset_timeout_s)
-        except EnvironmentFailure:
-            self._next = (self._next + 1) % len(self._workers)
-            raise
+        worker, opened = self._ring.begin(
+            lambda worker: self._call(worker, "/start_sample", body, self._reset_timeout_s)
+        )
         if opened.get("status") != RUNNING:
             raise EnvironmentFailure(f"the sample of task {task.id!r} ended: {opened!r:.200}")
         self._session = worker, session
@@ -182,7 +177,7 @@ class AgentRLEnv(TextEnv):
     def close(self) -> None:
         """Cancel the sample and close the connections."""
         self.release()
-        for worker in self._workers:
+        for worker in self._ring.servers:
             worker.close()
 
     def _look(self) -> None:
@@ -212,7 +207,7 @@ class AgentRLEnv(TextEnv):
             raise EnvironmentFailure(f"{path}: {said} (status {error.status})") from error
 
     def _asked_by_the_user(self, method: str, path: str, body: Any) -> Any:
-        worker = self._workers[self._next]
+        worker = self._ring.current
         try:
             return worker.request(method, path, body, self._reset_timeout_s)
         except EnvironmentFailure as error:

@@ -1,11 +1,11 @@
 """`remote`: an environment of a `scalinginter serve-env` server, as if it were here."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from environments.remote.connection import ServiceError, token_or_environment
 from environments.remote.parameters import check_timeouts, text_space, urls_of
+from environments.remote.ring import Ring
 from environments.remote.server import Server
 from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
 from scalinginter.env.wire import PROTOCOL, read_task, read_tool
@@ -14,14 +14,12 @@ from scalinginter.types import Task, Tool
 
 TIMED_OUT = 504
 
-_turn = itertools.count()  # which server the next instance starts with
-
 
 class RemoteEnv(TextEnv):
     """An environment that a server plays; the answers are the server's, to the byte.
 
-    Where a server cannot be reached or fails, `reset` and `step` raise `EnvironmentFailure`; after
-    a failed reset the next server has its turn.
+    A reset goes to the next server where one cannot be reached or is full. Where none can, and
+    where a step fails, it is an `EnvironmentFailure`.
 
     Args:
         url: the server's address, `http://host:port` or `ws://host:port` (also https, wss); or a
@@ -47,8 +45,7 @@ class RemoteEnv(TextEnv):
         check_timeouts(step=step_timeout_s, reset=reset_timeout_s, connect=connect_timeout_s)
         self._step_timeout_s, self._reset_timeout_s = step_timeout_s, reset_timeout_s
         token = token_or_environment(token)
-        self._servers = [Server(one, token, connect_timeout_s) for one in urls_of(url)]
-        self._next = next(_turn) % len(self._servers)
+        self._ring = Ring([Server(one, token, connect_timeout_s) for one in urls_of(url)])
         self._info: dict[str, Any] = {}
         self._tasks: dict[str, list[Task]] = {}
         self._session: tuple[Server, str] | None = None
@@ -95,18 +92,15 @@ class RemoteEnv(TextEnv):
         task: Task = options.get("task") or self.tasks("train")[0]
         self.release()
         self._texts = None
-        server = self._servers[self._next]
         body = {
             "task": task.id,
             "seed": seed or 0,
             "horizon": options.get("horizon", 0),
             "admissible": self._wanted,
         }
-        try:
-            opened = self._call(server, "open", body, self._reset_timeout_s)
-        except EnvironmentFailure:
-            self._next = (self._next + 1) % len(self._servers)
-            raise
+        server, opened = self._ring.begin(
+            lambda server: self._call(server, "open", body, self._reset_timeout_s)
+        )
         self._session = server, opened["session"]
         self._texts = opened["instructions"], opened["rules"]
         self._remember(opened)
@@ -146,7 +140,7 @@ class RemoteEnv(TextEnv):
     def close(self) -> None:
         """End the episode and close the connections."""
         self.release()
-        for server in self._servers:
+        for server in self._ring.servers:
             server.close()
 
     def _remember(self, answer: dict[str, Any]) -> None:
@@ -179,13 +173,13 @@ class RemoteEnv(TextEnv):
     def _about(self) -> dict[str, Any]:
         """Return what the servers say of themselves; they must all say the same."""
         if not self._info:
-            found = [self._first_words(server) for server in self._servers]
-            for server, info in zip(self._servers, found, strict=True):
+            found = [self._first_words(server) for server in self._ring.servers]
+            for server, info in zip(self._ring.servers, found, strict=True):
                 for name in ("environment", "params", "num_tasks"):
                     if info[name] != found[0][name]:
                         raise UserError(
                             f"the servers differ in {name}: "
-                            f"{self._servers[0].address.shown} serves {found[0][name]!r}, "
+                            f"{self._ring.servers[0].address.shown} serves {found[0][name]!r}, "
                             f"{server.address.shown} {info[name]!r}; start them alike"
                         )
             self._info = found[0]
@@ -203,7 +197,7 @@ class RemoteEnv(TextEnv):
         return info
 
     def _ask(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self._said(self._servers[self._next], name, body)
+        return self._said(self._ring.current, name, body)
 
     def _said(self, server: Server, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return an answer that is asked for before anything is played: the user is there."""

@@ -81,28 +81,31 @@ def start_server(tmp_path):
         end(server)
 
 
-@pytest.fixture(scope="module")
-def start_shared(tmp_path_factory):
-    """Return a function that starts a server for all tests of a module."""
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory):
+    """Return a function that gives the server with these arguments and environment variables, for
+    tests that leave it whole and without sessions: starting one takes a second of CPU."""
     folder = tmp_path_factory.mktemp("servers")
-    servers = []
+    servers = {}
 
-    def start(*arguments, env=None):
-        servers.append(launch(folder, *arguments, env=env))
-        return servers[-1]
+    def get(*arguments, **env):
+        key = (arguments, *env.items())
+        if key not in servers:
+            servers[key] = launch(folder, *arguments, env=env)
+        return servers[key]
 
-    yield start
-    for server in servers:
+    yield get
+    for server in servers.values():
         end(server)
 
 
-@pytest.fixture(scope="module")
-def textcraft_server(start_shared):
+@pytest.fixture
+def textcraft_server(shared_server):
     """A TextCraft server."""
-    return start_shared("textcraft")
+    return shared_server("textcraft")
 
 
-@pytest.fixture(scope="module")
-def agentgym_server(start_shared):
+@pytest.fixture
+def agentgym_server(shared_server):
     """A TextCraft server that speaks AgentGym's format."""
-    return start_shared("textcraft", "--format", "agentgym")
+    return shared_server("textcraft", "--format", "agentgym")

@@ -61,8 +61,8 @@ def test_malformed_json_is_a_bad_request(agentgym_server):
     assert (status, "not JSON" in answer["error"]) == (400, True)
 
 
-def test_a_step_after_the_end_asks_for_a_reset(start_server):
-    server = start_server("toy_corridor", "--format", "agentgym")
+def test_a_step_after_the_end_asks_for_a_reset(shared_server):
+    server = shared_server("toy_corridor", "--format", "agentgym", "--flavour", "textcraft")
     number = server.request("POST", "/create")[1]["id"]
     server.request("POST", "/step", {"id": number, "action": "right"})
     status, answer = server.request("POST", "/step", {"id": number, "action": "right"})
@@ -83,9 +83,9 @@ def test_a_number_outlives_the_lease_of_its_episode(start_server):
 
 
 @pytest.mark.parametrize("flavour", sorted(FLAVOURS))
-def test_client_and_server_of_each_flavour_understand_each_other(start_server, flavour):
+def test_client_and_server_of_each_flavour_understand_each_other(shared_server, flavour):
     arguments = ["--format", "agentgym", "--flavour", flavour]
-    server = start_server("toy_corridor", *arguments)
+    server = shared_server("toy_corridor", *arguments)
     client = make("agentgym", url=server.url, flavour=flavour, test=[0, 32])
     texts = []
     for task in client.tasks("test")[1:3]:  # two cells, three cells
@@ -100,8 +100,8 @@ def test_client_and_server_of_each_flavour_understand_each_other(start_server, f
     ]
 
 
-def test_admissible_actions_arrive_where_the_flavour_has_them(start_server):
-    server = start_server("toy_corridor", "--format", "agentgym", "--flavour", "alfworld")
+def test_admissible_actions_arrive_where_the_flavour_has_them(shared_server):
+    server = shared_server("toy_corridor", "--format", "agentgym", "--flavour", "alfworld")
     client = make("agentgym", url=server.url, flavour="alfworld", train=[0, 4])
     client.reset()
     assert client.admissible_actions() == ["left", "right"]
@@ -109,9 +109,9 @@ def test_admissible_actions_arrive_where_the_flavour_has_them(start_server):
 
 
 def test_pitfall_13_an_error_with_status_200_is_a_failure_and_the_next_episode_starts_anew(
-    start_server,
+    shared_server,
 ):
-    server = start_server("toy_corridor", "--format", "agentgym")
+    server = shared_server("toy_corridor", "--format", "agentgym", "--flavour", "textcraft")
     client = make("agentgym", url=server.url, flavour="textcraft", train=[0, 10_000])
     with pytest.raises(EnvironmentFailure, match="data_idx must be from 0 to"):
         client.reset(options={"task": client.tasks("train")[9_999]})
@@ -120,8 +120,8 @@ def test_pitfall_13_an_error_with_status_200_is_a_failure_and_the_next_episode_s
     assert text == "red brass corridor . 2 to go"
 
 
-def test_the_wrong_flavour_is_a_failure_that_asks_about_it(start_server):
-    server = start_server("toy_corridor", "--format", "agentgym", "--flavour", "searchqa")
+def test_the_wrong_flavour_is_a_failure_that_asks_about_it(shared_server):
+    server = shared_server("toy_corridor", "--format", "agentgym", "--flavour", "searchqa")
     client = make("agentgym", url=server.url, flavour="webarena", train=[0, 4])
     with pytest.raises(EnvironmentFailure, match=r"right flavour|must be a whole number"):
         client.reset()

@@ -112,6 +112,7 @@ def _recipe(folder, name, environment):
     return path
 
 
+@pytest.mark.slow
 def test_training_through_a_server_writes_the_journal_of_the_local_run(
     start_server, tmp_path, command, numbers
 ):

@@ -13,17 +13,17 @@ from scalinginter.errors import EnvironmentFailure, UserError
 TOKEN = "open-sesame-77"
 
 
-@pytest.fixture(scope="module")
-def small(start_shared):
+@pytest.fixture
+def small(shared_server):
     """A server with narrow limits."""
     limits = ["--max-sessions", "2", "--max-body-bytes", "2000"]
-    return start_shared("faulty_environments:InlineCounter", *limits)
+    return shared_server("faulty_environments:InlineCounter", *limits)
 
 
-@pytest.fixture(scope="module")
-def guarded(start_shared):
+@pytest.fixture
+def guarded(shared_server):
     """A server that wants a token, which it got through the environment."""
-    return start_shared("toy_corridor", env={"SCALINGINTER_ENV_TOKEN": TOKEN})
+    return shared_server("toy_corridor", SCALINGINTER_ENV_TOKEN=TOKEN)
 
 
 @pytest.mark.parametrize(
