@@ -33,6 +33,7 @@ BUILTIN: dict[str, str] = {
     "remote": "environments.remote.client:RemoteEnv",
     "scienceworld": "environments.science.scienceworld.env:ScienceWorld",
     "search": "environments.search.env:Search",
+    "shell": "environments.code.shell.env:Shell",
     "sql": "environments.code.sql.env:Sql",
     "textcraft": "environments.game.textcraft.env:TextCraft",
     "textworld_coin": "environments.game.textworld.coin:CoinCollector",

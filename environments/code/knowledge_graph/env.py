@@ -152,7 +152,8 @@ class KnowledgeGraph(SeededEnv):
         if self._brief:
             start, path = self._data["paths"][0]
             self._trail = [start]
-            return f"start {start} . follow {' . '.join(path)} .\n{self._here()}"
+            self._path: list[str] = path
+            return self._here()
         return ask(self._data)
 
     def _act(self, action: str) -> tuple[str, float, bool, bool]:
@@ -245,8 +246,12 @@ class KnowledgeGraph(SeededEnv):
     # --- the brief form -------------------------------------------------------------------------
 
     def _here(self) -> str:
+        """Return what is left of the path, and where the agent is; off the path it is lost."""
         here = self._trail[-1]
-        return f"at {here} . {' . '.join(SINGLE[self._graph.types[here]])} ."
+        done = len(self._trail) - 1
+        on_path = self._graph.follow(self._trail[0], self._path[:done]) == (here,)
+        left = f"left {' . '.join(self._path[done:])}" if on_path and self._path[done:] else "lost"
+        return f"{left} .\nat {here} . {' . '.join(SINGLE[self._graph.types[here]])} ."
 
     def _act_briefly(self, action: str) -> tuple[str, float, bool, bool]:
         action = action.replace("()", "").replace("(", " ").rstrip(")")
@@ -305,5 +310,5 @@ class KnowledgeGraph(SeededEnv):
 
 _FORMS = tuple(re.findall(r"\w+\([A-Z, ]+\)", GRAMMAR))
 _WORDS = """\
-start . follow back() answer() at say or Right. Wrong. Nothing is found; no variable is
+left . lost . at follow back() answer() say or Right. Wrong. Nothing is found; no variable is
 made. Not a call. Say one of: Call it like this: Relations: Attributes: and more"""

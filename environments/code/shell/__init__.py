@@ -1,0 +1,1 @@
+"""Chores in a throw-away folder, done with a shell."""
