@@ -296,6 +296,14 @@ def test_no_two_tasks_of_any_splits_are_the_same_experiment():
     assert len(contents) == len(tasks)
 
 
+def test_the_corpus_holds_the_words_of_held_out_tasks():
+    env = Laboratory(max_level=3, num_train=18)
+    known = set(" ".join(env.corpus()).replace(".", " ").replace(",", " ").split())
+    for task in env.tasks("test"):
+        things = build(**task.data).world.things
+        assert {word for name in things for word in name.split()} <= known
+
+
 def test_pitfall_31_an_episode_leaves_nothing_behind():
     env = Laboratory()
     one, other = env.tasks("test")[:2]

@@ -140,6 +140,16 @@ class Laboratory(TextEnv):
         show, and makes them all the same. Not proved shortest."""
         return plan(self._data["kind"], build(**self._data))
 
+    def corpus(self) -> list[str]:
+        """Return texts that hold every word of the tasks of all splits."""
+        texts = super().corpus()
+        for task in (task for split in SPLITS for task in self.tasks(split)):
+            experiment = build(**task.data)
+            world = experiment.world
+            texts.append(experiment.goal.text)
+            texts.append(" ".join([*world.rooms, *world.things, world.note, *world.answers]))
+        return texts
+
 
 def _checked_kinds(kinds: Sequence[str] | None) -> tuple[str, ...]:
     if kinds is None:
