@@ -14,6 +14,7 @@ import datetime
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,23 @@ def run(env_id: str, params: dict, options: argparse.Namespace, **how: object) -
     return asyncio.run(measure(pool, options.sessions, options.steps))
 
 
+def one_round(options: argparse.Namespace, port: int, pid: int) -> dict[str, dict[str, float]]:
+    """Measure every way once, so that other load on the machine meets them all."""
+    corridor = {"max_length": MAX_LENGTH}
+    results = {
+        "inline": run("toy_corridor", corridor, options),
+        "thread": run("toy_corridor", corridor, options, inline_in_threads=True),
+        f"process x{options.workers}": run("toy_faulty", corridor, options),
+    }
+    for name, scheme in (("HTTP", "http"), ("websocket", "ws")):
+        before_s = cpu_of(pid)
+        figures = run("remote", {"url": f"{scheme}://127.0.0.1:{port}"}, options)
+        taken_s = cpu_of(pid) - before_s  # with the opening and the warm-up
+        figures["server_cpu_us"] = 1e6 * taken_s / (options.sessions * options.steps)
+        results[name] = figures
+    return results
+
+
 def cpu_of(pid: int) -> float:
     """Return the CPU seconds that a process has used (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -128,25 +146,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--steps", type=int, default=100, help="of one episode")
+    parser.add_argument("--rounds", type=int, default=5, help="medians are over these")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument("--output", default=str(BASELINE), help="JSON file; '' writes none")
     options = parser.parse_args()
     about = machine()
-    corridor = {"max_length": MAX_LENGTH}
-    results = {
-        "inline": run("toy_corridor", corridor, options),
-        "thread": run("toy_corridor", corridor, options, inline_in_threads=True),
-        f"process x{options.workers}": run("toy_faulty", corridor, options),
-    }
     with server(options.sessions) as (port, pid):
-        for name, scheme in (("HTTP", "http"), ("websocket", "ws")):
-            before_s = cpu_of(pid)
-            figures = run("remote", {"url": f"{scheme}://127.0.0.1:{port}"}, options)
-            taken_s = cpu_of(pid) - before_s  # with the opening and the warm-up
-            figures["server_cpu_us"] = 1e6 * taken_s / (options.sessions * options.steps)
-            results[name] = figures
+        rounds = [one_round(options, port, pid) for _ in range(options.rounds)]
         memory_mib = server_memory_mib(pid)
-    print(f"{options.sessions} episodes at once, {options.steps} steps each")
+    results = {
+        name: {key: statistics.median(r[name][key] for r in rounds) for key in figures}
+        for name, figures in rounds[0].items()
+    }
+    print(
+        f"{options.sessions} episodes at once, {options.steps} steps each, "
+        f"medians of {options.rounds} rounds"
+    )
     print("| way | steps/s | p50 ms | p95 ms | CPU us | start s | server CPU us |")
     print("|---|---|---|---|---|---|---|")
     for name, figures in results.items():
@@ -159,6 +174,7 @@ def main() -> None:
             "command": "python benchmarks/env_services.py",
             "sessions": options.sessions,
             "steps": options.steps,
+            "rounds": options.rounds,
             "server_memory_mib": round(memory_mib, 1),
             "results": {
                 name: {key: round(value, 3) for key, value in figures.items()}
