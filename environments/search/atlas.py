@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,8 +13,8 @@ from environments.search.relations import RELATIONS, Relation
 
 ATLAS = Path(__file__).parent / "atlas.json.gz"
 
-World = Literal["atlas", "countries"]
-WORLDS: tuple[World, ...] = ("atlas", "countries")
+World = Literal["atlas", "countries", "cities"]
+WORLDS: tuple[World, ...] = ("atlas", "countries", "cities")
 
 
 class Fact(NamedTuple):
@@ -39,10 +40,13 @@ class Entity:
         said = [f.relation.sentence.format(title=self.title, value=f.value) for f in self.facts]
         return " ".join(said)
 
-    @property
-    def brief(self) -> str:
-        """The document in few words."""
-        return " . ".join(f"{fact.relation.key} {fact.value}" for fact in self.facts)
+    def told(self, relations: Container[str]) -> list[Fact]:
+        """Return the facts of these relations (keys)."""
+        return [fact for fact in self.facts if fact.relation.key in relations]
+
+    def brief(self, relations: Container[str]) -> str:
+        """Return the document in few words: the facts of these relations."""
+        return " . ".join(f"{fact.relation.key} {fact.value}" for fact in self.told(relations))
 
 
 class Atlas:
@@ -86,12 +90,14 @@ class Atlas:
         return [Document(f"{self.name}/{i}", e.title, e.text) for i, e in enumerate(entities)]
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def load_atlas(name: World) -> Atlas:
     """Read a world. `countries`: the countries, their capitals and two largest cities, and the
-    airports nearest to those; links that lead outside are left out."""
-    rows = json.loads(gzip.decompress(ATLAS.read_bytes()))
-    inside = list(range(len(rows))) if name == "atlas" else _near_countries(rows)
+    airports nearest to those; links that lead outside are left out. `cities`: those of at least
+    1.5 million, "nearest" among themselves."""
+    worlds = json.loads(gzip.decompress(ATLAS.read_bytes()))
+    rows = worlds["cities" if name == "cities" else "atlas"]
+    inside = _near_countries(rows) if name == "countries" else list(range(len(rows)))
     return Atlas(name, rows, inside)
 
 
@@ -104,7 +110,7 @@ def _near_countries(rows: list[list[Any]]) -> list[int]:
     return sorted({*countries, *cities} | ({rows[i][3][airport] for i in cities} - {None}))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def atlas_index(name: World) -> Index:
     """Return the index over a world, one for all environments of this process."""
     return Index(load_atlas(name).documents())

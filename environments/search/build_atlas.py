@@ -21,6 +21,7 @@ from environments.search.atlas import ATLAS, WORLDS, atlas_index, load_atlas
 from environments.search.index import fold
 from environments.search.relations import RELATIONS
 
+METROPOLIS = 1_500_000  # inhabitants of a city of the world `cities`, at least
 MIN_POPULATION = 40_000  # of a city; capitals are in whatever their size
 APART = 25 / 6371  # of two cities at least, in radians; capitals are in wherever they are
 OTHER_NAMES = {
@@ -180,23 +181,29 @@ def _country(
 
 
 def _add_nearest(cities: list[Row], airports: list[Row]) -> None:
+    _add_nearest_cities(cities)
     city_at, airport_at = _radians(cities), _radians(airports)
-    sizes = np.array([c["size"] for c in cities])
     for i, city in enumerate(cities):
-        away, bearing = _from(city_at[i], city_at)
-        away[i] = np.inf
-        for name, centre in QUADRANTS.items():
-            off = np.abs((bearing - centre + 180) % 360 - 180)
-            city[name] = _closest(away, off < 45, cities)
-        city["larger"] = _closest(away, sizes > sizes[i], cities)
-        to_airports, _ = _from(city_at[i], airport_at)
-        city["airport"] = _closest(to_airports, to_airports < np.inf, airports)
+        away, _ = _from(city_at[i], airport_at)
+        city["airport"] = _closest(away, away < np.inf, airports)
     for i, airport in enumerate(airports):
         to_cities, _ = _from(airport_at[i], city_at)
         airport["city"] = _closest(to_cities, to_cities < np.inf, cities)
         away, _ = _from(airport_at[i], airport_at)
         away[i] = np.inf
         airport["next"] = _closest(away, away < np.inf, airports)
+
+
+def _add_nearest_cities(cities: list[Row]) -> None:
+    at = _radians(cities)
+    sizes = np.array([c["size"] for c in cities])
+    for i, city in enumerate(cities):
+        away, bearing = _from(at[i], at)
+        away[i] = np.inf
+        for name, centre in QUADRANTS.items():
+            off = np.abs((bearing - centre + 180) % 360 - 180)
+            city[name] = _closest(away, off < 45, cities)
+        city["larger"] = _closest(away, sizes > sizes[i], cities)
 
 
 def _closest(away: NDArray[Any], allowed: NDArray[Any], rows: Sequence[Row]) -> str | None:
@@ -229,20 +236,31 @@ def encode(rows: Sequence[Row]) -> list[Any]:
         values = []
         for relation in RELATIONS[row["kind"]]:
             value = row.get(relation.key) or None
-            values.append(value if value is None or relation.key in literal else place[value])
+            text = value is None or relation.key in literal or value not in place
+            values.append(value if text else place[value])
         encoded.append([row["kind"], row["title"], row["aliases"], values])
     return encoded
 
 
-def write(entities: Sequence[Any]) -> None:
+def metropolises(rows: Sequence[Row]) -> list[Row]:
+    """Return the largest cities, "nearest" among themselves; their countries become plain text."""
+    large = [dict(r) for r in rows if r["kind"] == "city" and r["size"] >= METROPOLIS]
+    _add_nearest_cities(large)
+    for row in large:
+        row["airport"] = None
+    return large
+
+
+def write(worlds: dict[str, Sequence[Any]]) -> None:
     """Write the file, the same bytes for the same facts."""
-    text = json.dumps(entities, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(worlds, ensure_ascii=False, separators=(",", ":"))
     ATLAS.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def main() -> None:
     """Build, write, and make sure that a search for any title finds its document first."""
-    write(encode(collect()))
+    rows = collect()
+    write({"atlas": encode(rows), "cities": encode(metropolises(rows))})
     for name in WORLDS:
         atlas = load_atlas(name)
         index = atlas_index(name)

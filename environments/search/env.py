@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
-from environments.search.atlas import WORLDS, World, atlas_index, load_atlas
+from environments.search.atlas import WORLDS, Entity, Fact, World, atlas_index, load_atlas
 from environments.search.files import index_of, load_questions
 from environments.search.grade import exact_match, f1
 from environments.search.index import Document, Retriever
 from environments.search.questions import MAX_HOPS, make_tasks
+from environments.search.relations import KEYS
 from environments.search.remote import RemoteRetriever
 from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
 from scalinginter.errors import UserError, nearest
@@ -61,6 +62,8 @@ class Search(TextEnv):
     Args:
         world: `atlas` (16,264 documents) or `countries` (1,076 of them, the same facts).
         min_hops, max_hops: searches that our questions take, 1 to 40.
+        relations: keys of the relations that our questions ask about (`relations.py`); None: all.
+            With `brief` the documents say nothing else.
         num_train, num_validation, num_test: our questions per split.
         task_seed: which of our questions.
         topk: documents that a search finds.
@@ -81,6 +84,7 @@ class Search(TextEnv):
         world: World = "atlas",
         min_hops: int = 1,
         max_hops: int = 12,
+        relations: list[str] | None = None,
         num_train: int = 1200,
         num_validation: int = 120,
         num_test: int = 120,
@@ -113,7 +117,8 @@ class Search(TextEnv):
         if type(retriever_timeout_s) not in (int, float) or not 0 < retriever_timeout_s < 3600:
             raise UserError(f"retriever_timeout_s must be above 0, got {retriever_timeout_s!r}")
         self._world: World = world
-        self._key = (world, (min_hops, max_hops), tuple(sizes.values()), task_seed)
+        self._relations = _relations(relations)
+        self._key = (world, self._relations, (min_hops, max_hops), tuple(sizes.values()), task_seed)
         self._questions = None if questions is None else _files(questions)
         self._documents = documents
         self._remote = RemoteRetriever(retriever, retriever_timeout_s) if retriever else None
@@ -160,6 +165,7 @@ class Search(TextEnv):
         self._task = task
         self._searched = self._retriever()
         self._found: list[Document] = []  # by the latest search
+        self._num_searches = 0
         self._over = False
         question = task.data["brief" if self._brief else "question"]
         shown = question if self._brief else f"Question: {question}"
@@ -185,15 +191,17 @@ class Search(TextEnv):
     def _search(self, query: str) -> str:
         hits = self._searched.search(query, self._topk)
         self._found = [hit.document for hit in hits]
+        self._num_searches += 1
         if not hits:
             return BRIEF_NOTHING if self._brief else NOTHING
         shown = [self._shown(i, document) for i, document in enumerate(self._found, 1)]
-        return "\n".join(shown)
+        text = "\n".join(shown)
+        return f"{text} . search {self._num_searches}" if self._brief else text
 
     def _shown(self, number: int, document: Document) -> str:
         if self._brief:
             entity = load_atlas(self._world).get(document.title)
-            text = entity.brief if entity else document.text
+            text = entity.brief(self._relations) if entity else document.text
             return f"{document.title} : {text}"[: self._snippet]
         text = " ".join(document.text.split())
         cut = text if len(text) <= self._snippet else text[: self._snippet - 3] + "..."
@@ -219,11 +227,21 @@ class Search(TextEnv):
         answers: dict[str, None] = {}
         for document in self._found:
             entity = atlas.get(document.title)
-            for fact in entity.facts if entity else ():
+            for fact in self._told(entity) if entity else ():
                 answers[fact.value] = None
                 if fact.is_entity:
                     searches[fact.value] = None
-        return [*(f"search[{s}]" for s in searches), *(f"answer[{a}]" for a in answers)]
+        return [
+            *(self._action("search", title) for title in searches),
+            *(self._action("answer", value) for value in answers),
+        ]
+
+    def _told(self, entity: Entity) -> Sequence[Fact]:
+        return entity.told(self._relations) if self._brief else entity.facts
+
+    def _action(self, verb: str, text: str) -> str:
+        # Brief: spaces make a name after the bracket the same word as in a document.
+        return f"{verb}[ {text} ]" if self._brief else f"{verb}[{text}]"
 
     def expert_plan(self) -> list[str] | None:
         """Search for every entity of the chain, then answer; None where a question of the user
@@ -231,8 +249,8 @@ class Search(TextEnv):
         data = self._task.data
         if not data["searches"]:
             return None
-        searches = [f"search[{query}]" for query in data["searches"]]
-        return [*searches, f"answer[{data['answers'][0]}]"]
+        searches = [self._action("search", query) for query in data["searches"]]
+        return [*searches, self._action("answer", data["answers"][0])]
 
     def corpus(self) -> list[str]:
         """Return every text that the environment can say: of our questions the words, of our
@@ -243,14 +261,26 @@ class Search(TextEnv):
         entities = [e for title in atlas.titles if (e := atlas.get(title))]
         texts = [self.instructions, HINT, NOTHING, OVER]
         if self._brief:
-            texts = [self.instructions, BRIEF_HINT, BRIEF_NOTHING, BRIEF_OVER]
+            counts = " ".join(map(str, range(100)))
+            texts = [self.instructions, BRIEF_HINT, BRIEF_NOTHING, BRIEF_OVER, counts]
         for split in SPLITS:
             texts += [t.data["brief" if self._brief else "question"] for t in self.tasks(split)]
         for entity in entities:
-            texts.append(f"{entity.title} : {entity.brief}" if self._brief else entity.text)
-            texts.append(f"search[{entity.title}]")
-            texts += [f"answer[{fact.value}]" for fact in entity.facts]
+            brief = f"{entity.title} : {entity.brief(self._relations)}"
+            texts.append(brief if self._brief else entity.text)
+            texts.append(self._action("search", entity.title))
+            texts += [self._action("answer", fact.value) for fact in self._told(entity)]
         return texts
+
+
+def _relations(keys: Any) -> tuple[str, ...]:
+    if keys is None:
+        return KEYS
+    if not isinstance(keys, list) or not keys:
+        raise UserError(f"relations must be a list of keys, got {keys!r:.60}")
+    for key in keys:
+        _check_choice("relations", key, KEYS)
+    return tuple(dict.fromkeys(keys))
 
 
 def _files(questions: Any) -> tuple[tuple[str, str], ...]:

@@ -43,8 +43,9 @@ class Chain(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """start France : wide . capital ?"""
-        return f"start {self.start} : {' . '.join(f.relation.key for f in self.facts)} ?"
+        """start France : 1 wide . 2 capital ?"""
+        steps = (f"{i} {fact.relation.key}" for i, fact in enumerate(self.facts, 1))
+        return f"start {self.start} : {' . '.join(steps)} ?"
 
 
 def split_of(title: str) -> Split:
@@ -55,25 +56,34 @@ def split_of(title: str) -> Split:
 
 @lru_cache(maxsize=8)
 def make_tasks(
-    world: World, hops: tuple[int, int], sizes: tuple[int, int, int], seed: int
+    world: World,
+    relations: tuple[str, ...],
+    hops: tuple[int, int],
+    sizes: tuple[int, int, int],
+    seed: int,
 ) -> dict[Split, tuple[Task, ...]]:
     """Return the tasks of each split, the numbers of hops in turn.
 
-    A chain visits no entity twice, and only the document of its last one holds the answer, of those
-    on its way. Its first entity, and the last one that is asked about, both
-    belong to the split: so no other split has a question with that start, nor one that ends with
-    that fact. Raises `UserError` if there are not that many questions.
+    Only `relations` (keys) are asked about. A chain visits no entity twice, and only the document
+    of its last one holds the answer, of those on its way. Its first entity, and the last one that
+    is asked about, both belong to the split: so no other split has a question with that start, nor
+    one that ends with that fact. Raises `UserError` if there are not that many questions.
     """
     atlas = load_atlas(world)
     tasks: dict[Split, tuple[Task, ...]] = {}
     for split, size in zip(SPLITS, sizes, strict=True):
-        chains = _chains(atlas, split, hops, size, seed)
+        chains = _chains(atlas, relations, split, hops, size, seed)
         tasks[split] = tuple(_task(atlas, split, i, chain) for i, chain in enumerate(chains))
     return tasks
 
 
 def _chains(
-    atlas: Atlas, split: Split, hops: tuple[int, int], size: int, seed: int
+    atlas: Atlas,
+    relations: tuple[str, ...],
+    split: Split,
+    hops: tuple[int, int],
+    size: int,
+    seed: int,
 ) -> Iterator[Chain]:
     starts = [title for title in atlas.titles if split_of(title) == split]
     chance = random.Random(f"search/{seed}/{split}")
@@ -81,7 +91,7 @@ def _chains(
     for number in range(size):
         length = hops[0] + number % (hops[1] - hops[0] + 1)
         for _ in range(_MAX_TRIES):
-            chain = _walk(atlas, chance.choice(starts), length, chance)
+            chain = _walk(atlas, relations, chance.choice(starts), length, chance)
             if chain is None or split_of(chain.subjects[-1]) != split or chain.brief in seen:
                 continue
             seen.add(chain.brief)
@@ -90,11 +100,14 @@ def _chains(
         else:
             raise UserError(
                 f"the world {atlas.name!r} has no {size} {split} questions of {hops[0]} to "
-                f"{hops[1]} hops, only {number}; ask for fewer (num_{split}), or set world: atlas"
+                f"{hops[1]} hops, only {number}; ask for fewer (num_{split}), for fewer hops, or "
+                "for more relations, or set world: atlas"
             )
 
 
-def _walk(atlas: Atlas, start: str, length: int, chance: random.Random) -> Chain | None:
+def _walk(
+    atlas: Atlas, relations: tuple[str, ...], start: str, length: int, chance: random.Random
+) -> Chain | None:
     """Walk at random; None if the walk ends too early, or if its answer could be read before its
     last document, or in the question."""
     visited, read = {start}, {start}
@@ -104,7 +117,11 @@ def _walk(atlas: Atlas, start: str, length: int, chance: random.Random) -> Chain
         entity = atlas.get(here)
         if entity is None:
             return None
-        choices = [f for f in entity.facts if f.value not in visited and (f.is_entity or not left)]
+        choices = [
+            fact
+            for fact in entity.told(relations)
+            if fact.value not in visited and (fact.is_entity or not left)
+        ]
         if not choices:
             return None
         fact = chance.choice(choices)

@@ -64,3 +64,6 @@ RELATIONS: dict[str, tuple[Relation, ...]] = {
     "city": CITY,
     "airport": AIRPORT,
 }
+
+KEYS = tuple(dict.fromkeys(relation.key for kind in RELATIONS.values() for relation in kind))
+"""Of all relations; a key may stand for one relation of each kind of entity."""

@@ -14,7 +14,7 @@ from scalinginter.env.check import check_env
 from scalinginter.errors import UserError
 from scalinginter.types import Task
 
-TINY = {"world": "countries", "brief": True, "topk": 1}
+TINY = {"world": "cities", "brief": True, "topk": 1, "max_hops": 6}
 
 
 def _started(number: int = 0, **params: object) -> Search:
@@ -156,6 +156,8 @@ def test_the_words_of_held_out_tasks_are_in_the_corpus():
         ({"world": "countrys"}, "did you mean 'countries'"),
         ({"score": "bleu"}, "one of em, f1"),
         ({"min_hops": 4, "max_hops": 3}, "max_hops must be a whole number from 4 to 40"),
+        ({"relations": ["nort"]}, "did you mean 'north'"),
+        ({"relations": "north"}, "must be a list of keys"),
         ({"topk": 0}, "topk must be a whole number from 1 to 20"),
         ({"documents": "d.jsonl"}, "documents needs questions"),
         ({"retriever": "localhost:8000"}, "must be a URL"),
@@ -171,6 +173,18 @@ def test_a_wrong_parameter_is_refused_with_help(params, said):
 def test_questions_can_take_forty_searches():
     env = Search(min_hops=40, max_hops=40, num_train=1, num_validation=1, num_test=1)
     assert env.tasks("test")[0].required_turns == 41
+
+
+def test_only_the_relations_that_were_asked_for_occur():
+    env = Search(world="cities", relations=["north", "east"], brief=True, topk=1)
+    env.reset(options={"task": env.tasks("test")[5]})
+    said = env.step((env.expert_plan() or [])[0])[0]
+    keys = {"country", "north", "east", "south", "west", "larger", "airport", "population", "zone"}
+    assert keys & set(said.split()) == {"north", "east"}
+    assert keys & set(" ".join(t.data["brief"] for t in env.tasks("test")).split()) == {
+        "north",
+        "east",
+    }
 
 
 def test_a_world_without_that_many_questions_says_so():
