@@ -1,10 +1,13 @@
 """`eval`: how good a policy is on held-out tasks, at one or several horizons."""
 
 import argparse
+import copy
 import os
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from scalinginter.cli.options import int_list, refuse_comparison
+from scalinginter.cli.options import int_list, refuse_comparison, writable_folder
 from scalinginter.config.load import apply_overrides, load_recipe, validate
 from scalinginter.config.schema import Recipe
 from scalinginter.config.yaml_strict import read_mapping
@@ -43,62 +46,109 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UserError(f"--{name} must be at least 1, got {value}")
-    recipe, policy_path = _find(options)
+    source = _find(options)
     changes = {"split": options.split}
     if options.tasks is not None:
         changes["num_tasks"] = options.tasks
     if options.samples is not None:
         changes["samples_per_task"] = options.samples
+    recipe = source.recipe
     recipe = recipe.model_copy(update={"eval": recipe.eval.model_copy(update=changes)})
+    horizons = options.horizon or [recipe.eval.horizon]
+    outputs = _outputs(options, source, horizons)
+    if source.note:
+        print(source.note, flush=True)
     from scalinginter.eval.sweep import sweep
 
-    return sweep(recipe, policy_path, options.horizon or [recipe.eval.horizon], _output(options))
+    return sweep(recipe, source.policy, horizons, outputs)
 
 
-def _find(options: argparse.Namespace) -> tuple[Recipe, Path | None]:
-    """Return the recipe and the folder of the policy (None: the recipe's own model)."""
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is evaluated."""
+
+    recipe: Recipe
+    policy: Path | None = None  # its folder; None: the recipe's own model
+    run_dir: Path | None = None
+    step: int | None = None  # of the run
+    note: str = ""
+
+
+def _find(options: argparse.Namespace) -> _Source:
     if options.checkpoint is None:
         if options.schedule is None:
             raise UserError("nothing to evaluate: give --checkpoint runs/x, or --schedule a recipe")
-        return load_recipe(options.schedule, options.set), None
+        return _Source(load_recipe(options.schedule, options.set))
     folder = Path(options.checkpoint)
     if not folder.is_dir():
         raise UserError(f"--checkpoint {folder}: no such folder")
     refuse_comparison(folder, "--checkpoint")
-    policy, run_dir = _policy_folder(folder)
-    if options.schedule is not None:
-        return load_recipe(options.schedule, options.set), policy
-    if run_dir is None:
+    if any(override.startswith("model.path=") for override in options.set):
+        raise UserError(
+            "--set model.path: --checkpoint names the model already; leave one of the two away"
+        )
+    policy, run_dir, step, note = _policy_folder(folder)
+    if run_dir is None and options.schedule is None:
         raise UserError(f"--checkpoint {folder}: belongs to no run; name its recipe by --schedule")
-    data = read_mapping(run_dir / "config.yaml")
-    apply_overrides(data, options.set)
-    return validate(data, str(run_dir / "config.yaml")), policy
+    trained = None if run_dir is None else read_mapping(run_dir / "config.yaml")
+    if options.schedule is not None:
+        recipe = load_recipe(options.schedule, options.set)
+    else:
+        assert trained is not None
+        data = copy.deepcopy(trained)
+        apply_overrides(data, options.set)
+        recipe = validate(data, f"{run_dir}/config.yaml")
+    if trained is not None:
+        _warn_of_another_environment(validate(trained, f"{run_dir}/config.yaml"), recipe)
+    return _Source(recipe, policy, run_dir, step, note)
 
 
-def _policy_folder(folder: Path) -> tuple[Path, Path | None]:
-    """Return the policy that a folder means, and its run."""
-    from scalinginter.train.checkpoint import CheckpointStore, problem
+def _policy_folder(folder: Path) -> tuple[Path, Path | None, int | None, str]:
+    """Return the policy that a folder means, its run, its step, and what to tell about it."""
+    from scalinginter.train.checkpoint import CheckpointStore, problem, step_of
 
     if (folder / "checkpoints").is_dir():
-        return CheckpointStore(folder / "checkpoints").latest() / "policy", folder
+        found = CheckpointStore(folder / "checkpoints").find()
+        if found is None:
+            raise UserError(f"--checkpoint {folder}: the run has saved no checkpoint yet")
+        return found.folder / "policy", folder, step_of(found.folder), f"Evaluates {found}."
     run_dir = folder.parent.parent if (folder.parent.parent / "config.yaml").is_file() else None
     if (folder / "policy").is_dir():
         wrong = problem(folder)
         if wrong:
             raise UserError(f"--checkpoint {folder}: {wrong}; choose another checkpoint")
-        return folder / "policy", run_dir
+        numbered = folder.name.removeprefix("step-").isdigit()
+        return folder / "policy", run_dir, step_of(folder) if numbered else None, ""
     if (folder / "config.json").is_file():
-        return folder, None
+        return folder, None, None, ""
     raise UserError(
         f"--checkpoint {folder}: is neither a run with checkpoints, nor a checkpoint, nor a model"
     )
 
 
-def _output(options: argparse.Namespace) -> Path | None:
+def _warn_of_another_environment(trained: Recipe, asked: Recipe) -> None:
+    before, now = ({f.name: (f.id, f.params) for f in r.families} for r in (trained, asked))
+    if before != now:
+        print(
+            f"warning: the run was trained in {_named(before)}; this evaluates in {_named(now)}",
+            file=sys.stderr,
+        )
+
+
+def _named(environments: dict[str, tuple[str, dict]]) -> str:
+    return ", ".join(f"{env_id} {params or ''}".strip() for env_id, params in environments.values())
+
+
+def _outputs(options: argparse.Namespace, source: _Source, horizons: list[int]) -> list[Path]:
+    """Where the figures go: one file that is kept for each evaluation of a run, and the newest."""
     if options.output:
         path = Path(options.output)
         if path.is_dir() or not os.access(path.parent, os.W_OK):
             raise UserError(f"--output {path}: cannot be written; name a file in a writable folder")
-        return path
-    folder = Path(options.checkpoint) if options.checkpoint else None
-    return folder / "evaluation.json" if folder and (folder / "checkpoints").is_dir() else None
+        return [path]
+    if source.run_dir is None or source.step is None:
+        return []
+    folder = writable_folder(source.run_dir / "evaluations", "--checkpoint")
+    turns = "-".join(map(str, horizons))
+    name = f"step-{source.step:06d}-{options.split}-{turns}.json"
+    return [folder / name, source.run_dir / "evaluation.json"]

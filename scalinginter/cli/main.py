@@ -1,6 +1,7 @@
 """The command line. It parses and validates before anything heavy is imported."""
 
 import argparse
+import errno
 import importlib
 import os
 import signal
@@ -42,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RunFailedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"error: {str(error.filename)[:80]}...: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("\nStopped; there was nothing to save.", file=sys.stderr)
         return 130

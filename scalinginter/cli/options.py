@@ -44,8 +44,17 @@ def budget_overrides(budgets: list[str]) -> list[str]:
                 f"--budget {budget}: must be unit=amount, unit one of {', '.join(COST_UNITS)}"
                 f"{nearest(unit, COST_UNITS)}"
             )
-        overrides.append(f"train.budget.{unit}={amount}")
+        overrides.append(f"train.budget.{unit}={_whole(amount)}")
     return overrides
+
+
+def _whole(amount: str) -> str:
+    """Write `1e3` as `1000`, for units that are counted; leave the rest to the schema."""
+    try:
+        number = float(amount)
+    except ValueError:
+        return amount
+    return str(int(number)) if number.is_integer() else amount
 
 
 def shown_command(command: str, *arguments: object) -> str:

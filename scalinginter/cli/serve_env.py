@@ -36,8 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal."""
     params = parameters(options.param, "--param")
-    if ":" not in options.id:
-        check_id(options.id)
+    check_id(options.id)
     token = _token(options)
     _check_numbers(options)
     if options.port_file is not None and not options.port_file.parent.is_dir():

@@ -100,7 +100,9 @@ def _assign(data: dict[str, Any], path: list[str], value: Any) -> str | None:
             if last:
                 node[key] = value
             else:
-                node = node.setdefault(key, {})
+                if node.get(key) is None:  # missing, or null: there is nothing below yet
+                    node[key] = {}
+                node = node[key]
         elif isinstance(node, list):
             if not key.isdigit() or int(key) >= len(node):
                 return f"{where} is a list of {len(node)}; '{key}' is not one of its indices"

@@ -5,11 +5,11 @@ Importing this module imports neither torch nor gymnasium: a wrong recipe is ref
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from scalinginter.config.horizon_blocks import HorizonConfig
 from scalinginter.config.section import (
-    Fraction,
+    Decay,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -28,7 +28,9 @@ class EnvironmentConfig(Section):
     params: dict[str, Any] = Field(default_factory=dict)  # the environment's own arguments
     turn_timeout_s: PositiveFloat = 30.0
     reset_timeout_s: PositiveFloat = 120.0
-    num_workers: PositiveInt = 2  # processes, for environments that need isolation
+    num_workers: Annotated[int, Field(ge=1, le=256)] = (
+        2  # processes, for environments that need isolation
+    )
     max_concurrent: PositiveInt | None = None  # episodes at a time; None: rollout.max_concurrent
     required_turns: Annotated[list[PositiveInt], Field(min_length=2, max_length=2)] | None = None
     # only tasks whose expert needs this many turns, e.g. [2, 8]; null: every task
@@ -56,7 +58,7 @@ class FamilyConfig(EnvironmentConfig):
     @classmethod
     def _named(cls, data: Any) -> Any:
         if isinstance(data, dict) and not data.get("name") and isinstance(data.get("id"), str):
-            return {**data, "name": data["id"].rpartition(":")[2]}
+            return {**data, "name": data["id"].rpartition(":")[2] or "environment"}
         return data
 
     def scaled(self, turns: int) -> int:
@@ -107,8 +109,8 @@ class EngineConfig(Section):
 class RolloutConfig(Section):
     """How many episodes a step holds, and the limits of each. None of them truncates silently."""
 
-    num_tasks: PositiveInt = 16
-    group_size: Annotated[int, Field(ge=2)] = 8
+    num_tasks: Annotated[int, Field(ge=1, le=65_536)] = 16
+    group_size: Annotated[int, Field(ge=2, le=65_536)] = 8
     max_concurrent: PositiveInt = 128
     temperature: PositiveFloat = 1.0
     max_tokens_per_turn: PositiveInt = 64
@@ -164,13 +166,16 @@ class TrainConfig(Section):
     warmup_steps: NonNegativeInt = 0
     decay: Literal["constant", "linear", "cosine"] = "constant"  # over the run, to 0
     weight_decay: NonNegativeFloat = 0.0
-    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = Field(
-        default=[0.9, 0.999]
-    )
+    betas: Annotated[list[Decay], Field(min_length=2, max_length=2)] = Field(default=[0.9, 0.999])
     max_grad_norm: PositiveFloat = 1.0
     micro_batch_tokens: PositiveInt = 8192  # tokens of one forward and backward pass
     num_epochs: PositiveInt = 1  # passes over a step's samples
     num_minibatches: PositiveInt = 1  # optimizer steps per pass
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _no_budget(cls, value: Any) -> Any:
+        return {} if value is None else value
 
     @model_validator(mode="after")
     def _check(self) -> "TrainConfig":

@@ -1,6 +1,7 @@
 """YAML as its users believe it to be: `1e-5` is a number, `no` is a string, a key comes once."""
 
 import re
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
         line = key_node.start_mark.line + 1
+        if not isinstance(key, Hashable):
+            raise ConfigError(f"a key must be one word, got {key!r} on line {line}")
         if key in seen:
             raise ConfigError(
                 f"key '{key}' stands twice, on lines {seen[key]} and {line}; keep one of them"
@@ -71,6 +74,8 @@ def parse(text: str, source: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{source}: lists or mappings are nested too deeply") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" on line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import numbers
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -210,10 +209,7 @@ class EnvHost:
     def _failure(self, error: BaseException, what: str) -> EnvironmentFailure:
         if isinstance(error, EnvironmentFailure):
             return error
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
-        message = f"{type(error).__name__}: {error}"[:500]
-        return EnvironmentFailure(f"{self._reference} failed in {what}: {message} ({place})")
+        return EnvironmentFailure(f"{self._reference} failed in {what}: {registry.blame(error)}")
 
 
 def expert_call(task: Task) -> str:

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import os
 import sys
+import traceback
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -57,20 +58,31 @@ def environment_ids() -> list[str]:
 
 
 def check_id(env_id: str) -> None:
-    """Raise `UserError` if no environment has this id; "module:Class" is known once imported."""
-    if env_id in BUILTIN or ":" in env_id:  # spares the scan of installed packages
+    """Raise `UserError` if no environment has this id, and it is not "module:Class" either.
+
+    Imports nothing: whether that class is there, `make` finds out.
+    """
+    if env_id in BUILTIN:  # spares the scan of installed packages
+        return
+    if ":" in env_id:
+        if not all(part.isidentifier() for part in env_id.replace(":", ".", 1).split(".")):
+            raise UserError(
+                f"environment {env_id!r} must look like module:Class, e.g. my_game:MyGame"
+            )
         return
     ids = environment_ids()
     if env_id not in ids:
         raise UserError(
-            f"unknown environment {env_id!r}{nearest(env_id, ids)}; there are: {', '.join(ids)}"
+            f"unknown environment {env_id!r}{nearest(env_id, ids)}; there are: {', '.join(ids)}; "
+            "a class of your own is named by module:Class"
         )
 
 
 def load_class(env_id: str) -> type[TextEnv]:
-    """Import and return the class of an environment, given its id or "module:Class".
+    """Import and return the class of an environment: a registry id, or "module:Class".
 
-    Raises `UserError` for an unknown id and for one whose package cannot be imported.
+    Such a module may lie in the working folder, too. Raises `UserError` for an unknown id and for
+    one whose package cannot be imported.
     """
     check_id(env_id)
     if ":" in env_id:
@@ -93,6 +105,10 @@ def load_location(location: str, what: str) -> type[TextEnv]:
             f"{what} lives in {location!r}, which cannot be imported: {error}; "
             "install its package, or mend the entry point"
         ) from error
+    except Exception as error:  # whatever a stranger's module does when it is imported
+        raise UserError(
+            f"{what} lives in {location!r}, which cannot be imported: {blame(error)}"
+        ) from error
     if not (inspect.isclass(found) and issubclass(found, TextEnv)):
         raise UserError(
             f"{what} must be a subclass of scalinginter.env.base.TextEnv; {location!r} is {found!r}"
@@ -106,7 +122,10 @@ def make(env_id: str, **params: Any) -> TextEnv:
 
 
 def build(cls: type[TextEnv], name: str, params: dict[str, Any]) -> TextEnv:
-    """Build `cls(**params)` after checking that it has these parameters."""
+    """Build `cls(**params)` after checking that it has these parameters.
+
+    Raises `UserError` for those it has not, and for whatever the constructor raises.
+    """
     signature = inspect.signature(cls).parameters
     allowed = [key for key, p in signature.items() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     takes_any = len(allowed) < len(signature)
@@ -123,7 +142,21 @@ def build(cls: type[TextEnv], name: str, params: dict[str, Any]) -> TextEnv:
         raise UserError(
             f"environment {name!r} needs the parameter {missing[0]!r}; it has: {', '.join(allowed)}"
         )
-    return cls(**params)
+    try:
+        return cls(**params)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"environment {name!r} cannot be built: {blame(error)}") from error
+
+
+def blame(error: BaseException) -> str:
+    """Return what was raised and the innermost place, in one line."""
+    message = f"{type(error).__name__}: {error}"[:500]
+    if isinstance(error, SyntaxError):
+        return message  # it names file and line itself
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{message} ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
 
 
 def register_gymnasium() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,12 +14,13 @@ from scalinginter.eval.runner import evaluate, held_out_tasks
 from scalinginter.eval.table import figures_table
 from scalinginter.rollout.family import Families
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
+from scalinginter.types import Trajectory
 
 
 def sweep(
-    recipe: Recipe, policy_path: Path | None, horizons: list[int], output: Path | None
+    recipe: Recipe, policy_path: Path | None, horizons: list[int], outputs: Sequence[Path]
 ) -> int:
-    """Play the held-out tasks at each horizon, print a table, and write it as JSON to `output`.
+    """Play the held-out tasks at each horizon, print a table, and write it as JSON to `outputs`.
 
     Every horizon meets the same tasks and seeds. Returns 1 if every episode of a horizon failed.
     """
@@ -27,24 +30,39 @@ def sweep(
     policy = load_recipe_policy(recipe, families, path=path)
     stack = RolloutStack(recipe, policy, families)
     with asyncio.Runner() as runner:
-        results = {}
-        for horizon in horizons:
-            played = runner.run(evaluate(stack.collector(), tasks[horizon], recipe.eval))
-            results[horizon] = summarize(played)
-        runner.run(stack.aclose())
+        results, broken = {}, []
+        try:
+            for horizon in horizons:
+                played = runner.run(evaluate(stack.collector(), tasks[horizon], recipe.eval))
+                results[horizon] = summarize(played)
+                if not results[horizon]["eval/episodes"]:
+                    broken.append(_all_failed(horizon, played[0]))
+        finally:
+            runner.run(stack.aclose())
     config = recipe.eval
     title = (
         f"{recipe.environment_names}, {config.split} split: {len(tasks[horizons[0]])} tasks x "
         f"{config.samples_per_task} episodes, temperature {config.temperature:g}"
     )
-    print(title, "", *figures_table(results), sep="\n")
-    if output is not None:
+    if len(broken) < len(horizons):
+        print(title, "", *figures_table(results), sep="\n")
+    if outputs:
         document = {
             "policy": str(policy_path or recipe.model.path),
             "environment": recipe.environment_names,
             "eval": config.model_dump(mode="json"),
             "by_horizon": results,
         }
-        output.write_text(json.dumps(document, indent=1))
-        print(f"Figures: {output}")
-    return 0 if all(result["eval/episodes"] for result in results.values()) else 1
+        for output in outputs:
+            output.write_text(json.dumps(document, indent=1))
+        print(f"Figures: {outputs[0]}")
+    for sentence in broken:
+        print(f"error: {sentence}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def _all_failed(horizon: int, first: Trajectory) -> str:
+    return (
+        f"at {horizon} turns every episode failed, retries included. The first one, on task "
+        f"{first.task.id}, ended with {first.stop}: {first.error}"
+    )

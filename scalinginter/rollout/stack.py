@@ -10,6 +10,7 @@ from scalinginter.engine.base import Engine
 from scalinginter.engine.local import LocalEngine
 from scalinginter.engine.scripted import ScriptedEngine
 from scalinginter.env.pool import EnvPool
+from scalinginter.errors import UserError
 from scalinginter.model.load import Policy, load_policy
 from scalinginter.rollout.collect import Collector
 from scalinginter.rollout.episode import EpisodeRunner
@@ -98,7 +99,15 @@ def load_recipe_policy(recipe: Recipe, families: Families, *, path: str | None =
 
 
 def torch_device(name: str) -> torch.device:
-    """Return the device that `auto`, `cpu` or `cuda` means here."""
+    """Return the device that `auto`, `cpu` or `cuda` means here.
+
+    Raises `UserError` for `cuda` where there is none.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            "model.device: got 'cuda', but torch sees no CUDA device here; "
+            "set model.device to auto or cpu, or check the driver (nvidia-smi)"
+        )
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)

@@ -58,14 +58,19 @@ def write_run_info(run_dir: str | Path, info: RunInfo) -> None:
 
 
 def read_run_info(run_dir: str | Path) -> RunInfo:
-    """Return what `run.json` says. Raises UserError when the folder holds no run."""
+    """Return what `run.json` says. Raises UserError when the folder holds no run or not its own."""
     path = Path(run_dir) / RUN_INFO
     if not path.is_file():
         raise UserError(
             f"{run_dir} is not a run folder: it has no {RUN_INFO}. "
             "Give the folder that the training printed, e.g. runs/textcraft-scaled."
         )
-    return RunInfo(**json.loads(path.read_text(encoding="utf-8")))
+    try:
+        return RunInfo(**json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is not what a run wrote: {error}; put the original back, or start a new run"
+        ) from error
 
 
 def set_status(run_dir: str | Path, status: Status) -> RunInfo:

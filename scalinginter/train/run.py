@@ -113,6 +113,7 @@ def _parts(recipe: Recipe, saved: Path | None, stop: StopSignal) -> Generator[_P
         for family in families:
             family.tasks("train")
             family.tasks(recipe.eval.split)
+        _refuse_more_than_there_are(recipe, families)
         policy = load_recipe_policy(recipe, families, path=str(saved / "policy") if saved else None)
         stack = RolloutStack(recipe, policy, families)
     except BaseException:
@@ -230,21 +231,45 @@ def _demonstrations(recipe: Recipe, stack: RolloutStack) -> list[Trajectory]:
     return played
 
 
+def _refuse_more_than_there_are(recipe: Recipe, families: Families) -> None:
+    counts = share_out(recipe.families, recipe.sft.num_demonstrations, {}, 0)
+    for family in families:
+        wanted, there = counts[family.name], len(family.tasks("train"))
+        if wanted > there:
+            raise UserError(
+                f"sft.num_demonstrations: {wanted:,} of them are of {family.name!r}, which has "
+                f"{there:,} training tasks; ask for at most one demonstration per task"
+            )
+
+
 @contextmanager
 def _display(title: str, quiet: bool) -> Generator[Report]:
-    """Show progress on standard output, or nothing."""
-    if quiet:
-        yield lambda step, stage, metrics, share: None
-        return
-    with Progress(title) as progress:
+    """Show progress on standard output, or warnings alone."""
+    with nullcontext() if quiet else Progress(title) as progress:
+        warned = False
 
         def report(step: int, stage: str, metrics: dict[str, float], share: float) -> None:
+            nonlocal warned
+            if metrics.get("stop/context", 0.0) > 0.5 and not warned:
+                warned = True
+                warning = _context_warning(step, metrics["stop/context"])
+                print(warning, flush=True) if progress is None else progress.note(warning)
+            if progress is None:
+                return
             if stage == "eval":
                 progress.evaluation(step, metrics)
             else:
                 progress.update(step, metrics, share)
 
         yield report
+
+
+def _context_warning(step: int, share: float) -> str:
+    return (
+        f"warning: {share:.0%} of the episodes of step {step} ended because the next prompt would "
+        "not fit rollout.max_context, whatever the horizon; raise it, or lower "
+        "rollout.max_tokens_per_turn"
+    )
 
 
 def _total_steps(recipe: Recipe) -> int | None:

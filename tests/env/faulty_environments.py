@@ -119,3 +119,8 @@ class BrokenCatalog(Counter):
 
 class InlineCatalog(BrokenCatalog):
     isolation: ClassVar = "inline"
+
+
+class BrokenConstructor(Counter):
+    def __init__(self) -> None:
+        raise OSError("no such data file")
