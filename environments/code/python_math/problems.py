@@ -1,7 +1,7 @@
 """The problems: a text with numbers in it, and a function that computes the exact answer.
 
-A function is self-contained, since its source is also the expert's program. Its first argument is
-the one that depends on the answer of the part before.
+A function needs nothing but `Fraction`, since its source is also the expert's program. Its first
+argument is the one that depends on the answer of the part before.
 """
 
 import inspect
@@ -44,7 +44,9 @@ class Problem:
     def program(self, arguments: list[int]) -> str:
         """Return a program that prints the answer."""
         call = ", ".join(map(str, arguments))
-        return f"{inspect.getsource(self.solve)}\nprint({self.solve.__name__}({call}))"
+        source = inspect.getsource(self.solve)
+        imports = "from fractions import Fraction\n\n" if "Fraction" in source else ""
+        return f"{imports}{source}\nprint({self.solve.__name__}({call}))"
 
 
 def divisor_sum(n: int) -> int:
@@ -129,8 +131,6 @@ def order_modulo(a: int, p: int) -> int:
 
 
 def dice_chance(total: int, dice: int, sides: int) -> Fraction:
-    from fractions import Fraction
-
     ways = {0: 1}
     for _ in range(dice):
         after = {}
@@ -142,8 +142,6 @@ def dice_chance(total: int, dice: int, sides: int) -> Fraction:
 
 
 def linear_system(a: int, b: int, c: int, d: int, e: int, f: int) -> Fraction:
-    from fractions import Fraction
-
     rows = [[a, 2, 1, d], [1, b + 7, 3, e], [2, 1, c + 9, f]]
     rows = [[Fraction(x) for x in row] for row in rows]
     for i in range(3):

@@ -1,10 +1,10 @@
 """The sandbox of this machine."""
 
-import contextlib
 import json
 import os
 import warnings
-from collections.abc import Generator, Mapping
+import weakref
+from collections.abc import Mapping
 
 from environments.code.sandbox.base import Limits, Result, Sandbox, Session
 from environments.code.sandbox.levels import BOX, Level, Plan, find_plan
@@ -49,10 +49,14 @@ class LocalSandbox(Sandbox):
         return report(self.plan)
 
     def run_python(self, code: str, files: Mapping[str, str] | None = None) -> Result:
-        with self._place() as (user, folder):
+        parts = Parts(self.plan)
+        try:
             for name, content in {**(files or {}), "main.py": code}.items():
-                folder.write(name, content)
-            return self._run([self.plan.python, "-I", "-S", "main.py"], user, folder)
+                parts.folder.write(name, content)
+            command = [self.plan.python, "-I", "-S", "main.py"]
+            return self._run(command, parts.user, parts.folder)
+        finally:
+            parts.close()
 
     def _run(self, command: list[str], user: User | None, folder: Folder) -> Result:
         process = Confined(self.plan, self.limits, user, folder, command)
@@ -62,17 +66,6 @@ class LocalSandbox(Sandbox):
             process.kill()
         return Result(status, output, code)
 
-    @contextlib.contextmanager
-    def _place(self) -> Generator[tuple[User | None, Folder]]:
-        user = User() if self.plan.own_user else None
-        folder = Folder(user)
-        try:
-            yield user, folder
-        finally:
-            if user:
-                user.close()
-            folder.close()
-
     def session(self) -> Session:
         return LocalSession(self)
 
@@ -81,13 +74,33 @@ class LocalSandbox(Sandbox):
         return Box(self)
 
 
+class Parts:
+    """A folder, its user, and the process that lives there: closed together, at the latest when
+    their owner is forgotten or this process ends."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.user = User() if plan.own_user else None
+        self.folder = Folder(self.user)
+        self.process: Confined | None = None
+
+    def close(self) -> None:
+        """End what runs, give the user back and remove the folder. May be called twice."""
+        if self.process:
+            self.process.kill()
+        if self.user:
+            self.user.close()
+        self.folder.close()
+        self.process = self.user = None
+
+
 class Box:
     """A throw-away folder that outlives its commands; between commands nothing runs."""
 
     def __init__(self, sandbox: LocalSandbox) -> None:
         self._sandbox = sandbox
-        self._user = User() if sandbox.plan.own_user else None
-        self.folder = Folder(self._user)
+        self._parts = Parts(sandbox.plan)
+        self.folder = self._parts.folder
+        weakref.finalize(self, self._parts.close)
 
     @property
     def inside(self) -> str:
@@ -100,14 +113,11 @@ class Box:
         Raises `EnvironmentFailure` if the sandbox itself fails.
         """
         command = ["bash", "--norc", "--noprofile", "-c", f'cd -- "$0" && {{ {script}\n}}', where]
-        return self._sandbox._run(command, self._user, self.folder)
+        return self._sandbox._run(command, self._parts.user, self.folder)
 
     def close(self) -> None:
         """End what runs and remove the folder. May be called twice."""
-        if self._user:
-            self._user.close()
-            self._user = None
-        self.folder.close()
+        self._parts.close()
 
 
 class LocalSession(Session):
@@ -115,38 +125,34 @@ class LocalSession(Session):
 
     def __init__(self, sandbox: LocalSandbox) -> None:
         self._sandbox = sandbox
-        self._process: Confined | None = None
-        self._user: User | None = None
-        self._folder: Folder | None = None
+        self._parts: Parts | None = None
 
     def _start(self) -> Confined:
-        plan = self._sandbox.plan
-        self._user = User() if plan.own_user else None
-        self._folder = Folder(self._user)
-        return Confined(
-            plan, self._sandbox.limits, self._user, self._folder, [], driver_source(), True
+        plan, limits = self._sandbox.plan, self._sandbox.limits
+        parts = self._parts = Parts(plan)
+        weakref.finalize(self, parts.close)
+        parts.process = Confined(
+            plan, limits, parts.user, parts.folder, [], driver_source(), interactive=True
         )
+        return parts.process
 
     def run(self, code: str) -> Result:
-        if self._process is None:
-            self._process = self._start()
+        if self._parts is None or self._parts.process is None:
+            process = self._start()
         else:
-            self._process.thaw()
+            process = self._parts.process
+            process.thaw()
         mark = os.urandom(MARK_BYTES).hex()
         call = json.dumps({"code": code, "end": mark})
-        sent = self._process.send(call.encode() + b"\n")
-        status, output, exit_code = self._process.read(f"\n{mark}\n".encode())
+        sent = process.send(call.encode() + b"\n")
+        status, output, exit_code = process.read(f"\n{mark}\n".encode())
         if status == "ok" and sent:
-            self._process.freeze()
+            process.freeze()
         else:
             self.close()
         return Result(status, output, exit_code)
 
     def close(self) -> None:
-        if self._process:
-            self._process.kill()
-        if self._user:
-            self._user.close()
-        if self._folder:
-            self._folder.close()
-        self._process = self._user = self._folder = None
+        if self._parts:
+            self._parts.close()
+            self._parts = None

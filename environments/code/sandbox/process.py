@@ -21,6 +21,7 @@ POLL_S = 0.05  # how often a running program's disk use is looked at
 START_TIMEOUT_S = 30.0  # on a busy machine
 MAX_ENTRIES = 5_000  # files and folders that the throw-away folder may hold
 MB = 2**20
+PREFIX = "scalinginter-box-"  # the owner's process id follows
 
 _Why = Literal["end", "gone", "time", "output", "disk"]  # reading stopped
 
@@ -63,11 +64,21 @@ class User:
         self._holder.close()
 
 
+@functools.cache
+def sweep(place: str) -> None:
+    """Remove, once per process, the folders of processes that were killed before they could."""
+    for path in Path(place).glob(f"{PREFIX}*"):
+        owner = path.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            subprocess.run(["rm", "-rf", "--", str(path)], capture_output=True, check=False)
+
+
 class Folder:
     """The throw-away folder of a run, owned by the user who runs."""
 
     def __init__(self, user: User | None) -> None:
-        self.path = tempfile.mkdtemp(prefix="scalinginter-box-")
+        sweep(tempfile.gettempdir())
+        self.path = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
         self._user = user
         if user:
             os.chown(self.path, user.uid, user.uid)
@@ -113,7 +124,9 @@ class Folder:
         return False
 
     def close(self) -> None:
-        """Remove it. `rm` takes trees that are too deep for a recursive function."""
+        """Remove it; may be called twice. `rm` takes trees too deep for a recursive function."""
+        if not os.path.lexists(self.path):
+            return
         remove = ["rm", "-rf", "--", self.path]
         if subprocess.run(remove, capture_output=True, check=False).returncode:
             subprocess.run(["chmod", "-R", "u+rwx", self.path], capture_output=True, check=False)

@@ -225,7 +225,9 @@ def _read(folder: str, path: str) -> str | None:
         return None
     except OSError:
         return "[cannot be read]"
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return "[not a plain file]"
-        return file.read(MAX_READ).decode(errors="replace")
+        return os.read(descriptor, MAX_READ).decode(errors="replace")
+    finally:
+        os.close(descriptor)
