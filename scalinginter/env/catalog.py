@@ -80,8 +80,17 @@ class EnvCatalog:
         """Return texts that cover the environment's words."""
         if self._host is not None:
             return self._ask(self._here(self._host.corpus))
+        return self._ask(self.corpus_meanwhile())
+
+    async def corpus_meanwhile(self) -> list[str]:
+        """Return the same inside an event loop, which goes on.
+
+        Raises `EnvironmentFailure` where `corpus` raises `RunFailedError`.
+        """
+        if self._host is not None:
+            return await asyncio.to_thread(self._host.corpus)
         limit = LISTING_FACTOR * self._reset_timeout_s
-        return self._ask(self._there("corpus()", limit, "corpus"))
+        return await self._there("corpus()", limit, "corpus")
 
     def expert(self, task: Task) -> ExpertEpisode | None:
         """Let the expert play a task, with seed 0; None if there is no plan."""

@@ -1,7 +1,6 @@
 """The calls of an environment server, whatever carries them: names and JSON objects in and out."""
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from scalinginter.env.wire import (
     task_fields,
     tool_fields,
 )
-from scalinginter.errors import EnvironmentFailure, RunFailedError, UserError, nearest
+from scalinginter.errors import EnvironmentFailure, UserError, nearest
 from scalinginter.serve.errors import RefusedError
 from scalinginter.serve.sessions import Limits, Sessions
 from scalinginter.types import Task
@@ -42,7 +41,7 @@ class ServedEnv:
         self.tasks: dict[Split, list[Task]] = {s: self._catalog.tasks(s) for s in SPLITS}
         self._by_id = {task.id: task for listed in self.tasks.values() for task in listed}
         self._corpus: list[str] | None = None
-        self._lock = threading.Lock()
+        self._lock = asyncio.Lock()
 
     def task(self, name: str) -> Task:
         """Return a task by its id. Raises `RefusedError` (404)."""
@@ -63,11 +62,11 @@ class ServedEnv:
             "num_tasks": {split: len(listed) for split, listed in self.tasks.items()},
         }
 
-    def corpus(self) -> list[str]:
-        """Return the environment's texts, made once; may be called from several threads."""
-        with self._lock:
+    async def corpus(self) -> list[str]:
+        """Return the environment's texts, made once. Raises `EnvironmentFailure`."""
+        async with self._lock:
             if self._corpus is None:
-                self._corpus = self._catalog.corpus()
+                self._corpus = await self._catalog.corpus_meanwhile()
             return self._corpus
 
     def pool(self, turn_timeout_s: float, num_workers: int) -> EnvPool:
@@ -136,10 +135,7 @@ class EnvService:
 
     async def corpus(self, body: Body) -> Answer:
         """Return texts that cover the environment's words."""
-        try:
-            return {"texts": await asyncio.to_thread(self.served.corpus)}
-        except (RunFailedError, UserError) as error:
-            raise RefusedError(ENVIRONMENT_FAILED, f"the environment failed: {error}") from error
+        return {"texts": await _asked(self.served.corpus())}
 
     async def open(self, body: Body) -> Answer:
         """Start an episode."""
@@ -221,6 +217,8 @@ def observation_fields(observation: Observation) -> Answer:
 async def _asked(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
+    except UserError as error:  # a package or a file is missing there
+        raise RefusedError(ENVIRONMENT_FAILED, f"the environment says: {error}") from error
     except EnvironmentFailure as failure:
         status = ENVIRONMENT_TIMED_OUT if failure.timeout else ENVIRONMENT_FAILED
         sentence = f"the environment failed: {failure}"

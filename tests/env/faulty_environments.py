@@ -78,6 +78,12 @@ class ThreadCounter(Counter):
     isolation: ClassVar = "thread"
 
 
+class HangingCorpus(Counter):
+    def corpus(self) -> list[str]:
+        time.sleep(3600)
+        return []
+
+
 class BrokenFromTheStart(Counter):
     """Works in the trainer, not in a worker."""
 

@@ -257,6 +257,24 @@ def test_a_signal_stops_the_server_whatever_hangs(start_server, env_id, number):
     assert not any(_alive(pid) for pid in children)
 
 
+def test_a_corpus_that_hangs_holds_up_neither_sessions_nor_the_end(start_server):
+    server = start_server("faulty_environments:HangingCorpus")
+
+    async def scenario():
+        hanging = asyncio.create_task(asyncio.to_thread(server.request, "GET", "/corpus"))
+        await asyncio.sleep(0.5)
+        key = (await asyncio.to_thread(server.open))["session"]
+        path = f"/sessions/{key}/step"
+        answer = await asyncio.to_thread(server.request, "POST", path, {"action": "count"})
+        server.process.terminate()
+        return answer[1]["text"], (await hanging)[0]
+
+    text, status = asyncio.run(scenario())
+    assert (text, status) == ("count 1", 502)
+    server.process.communicate(timeout=20)
+    assert server.process.returncode == 0
+
+
 def _children(pid):
     return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
