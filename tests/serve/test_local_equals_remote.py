@@ -77,6 +77,22 @@ def test_the_remote_environment_keeps_the_contract(textcraft_server):
     assert report.ok, str(report)
 
 
+@pytest.mark.parametrize("transport", ["url", "websocket_url"])
+def test_messages_of_every_size_arrive_unchanged(shared_server, transport):
+    server = shared_server("faulty_environments:InlineCounter")
+    client = make("remote", url=getattr(server, transport))
+    client.reset(options={"task": client.tasks("train")[0], "horizon": 9})
+    texts = [
+        "",
+        "x",
+        *("y" * size for size in (100, 127, 65_400, 65_600, 900_000)),
+        "\ud800\N{SNOWMAN}",
+    ]
+    echoes = [client.step(f"echo {text}")[0] for text in texts]
+    client.close()
+    assert echoes == texts
+
+
 def test_two_servers_share_the_episodes(start_server):
     servers = [start_server("toy_corridor") for _ in range(2)]
     urls = [server.url for server in servers]
