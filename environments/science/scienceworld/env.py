@@ -145,8 +145,8 @@ class ScienceWorld(TextEnv):
         return f"Say one of: {', '.join(FORMS)}; name things as you see them."
 
     def expert_plan(self) -> list[str] | None:
-        """Return the simulator's gold path, from the cache or made on the spot in a second to a
-        minute; None where it does not solve the task."""
+        """Return the simulator's gold path, from the cache or made on the spot in seconds to
+        minutes; None where it does not solve the task."""
         return gold_plan(jvm.new_simulator(self._heap_mb), *self._data)
 
     def prepare(self, splits: Sequence[Split] = SPLITS, limit: int | None = None) -> int:

@@ -1,6 +1,6 @@
 """Gold paths: the simulator's own solutions, played, cut at their success, and kept on disk.
 
-The simulator takes a second to a minute to find one, so each is made once.
+The simulator takes seconds to minutes to find one, so each is made once.
 """
 
 import json
