@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -44,9 +44,10 @@ class Entity:
         """Return the facts of these relations (keys)."""
         return [fact for fact in self.facts if fact.relation.key in relations]
 
-    def brief(self, relations: Container[str]) -> str:
-        """Return the document in few words: the facts of these relations."""
-        return " . ".join(f"{fact.relation.key} {fact.value}" for fact in self.told(relations))
+
+def brief(facts: Iterable[Fact]) -> str:
+    """Return facts in few words."""
+    return " . ".join(f"{fact.relation.key} {fact.value}" for fact in facts)
 
 
 class Atlas:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
-from environments.search.atlas import WORLDS, Entity, Fact, World, atlas_index, load_atlas
+from environments.search.atlas import WORLDS, Entity, Fact, World, atlas_index, brief, load_atlas
 from environments.search.files import index_of, load_questions
 from environments.search.grade import exact_match, f1
 from environments.search.index import Document, Retriever
@@ -37,10 +37,10 @@ Every turn you answer with one action:
 search[query] - search for documents
 answer[text] - give the answer"""
 BRIEF_RULES = "follow the question from its start ."
-BRIEF_GRAMMAR = " search[ name ] or answer[ name ] ."
+BRIEF_GRAMMAR = " search[ relation of name ] or answer[ name ] ."
 
 HINT = "Not an action. Say search[query] or answer[text]."
-BRIEF_HINT = "say search[ name ] or answer[ name ] ."
+BRIEF_HINT = "say search[ relation of name ] or answer[ name ] ."
 NOTHING = "No document found."
 BRIEF_NOTHING = "nothing found"
 OVER = "Answer given."
@@ -69,7 +69,8 @@ class Search(TextEnv):
         topk: documents that a search finds.
         snippet_chars: of a document's text that are shown; no text of ours is longer than 600.
         score: `em` (1 for an exact match) or `f1` (the F1 of words); both normalised as SQuAD's.
-        brief: few words a turn, for very small models; our questions only.
+        brief: few words a turn, for very small models; our questions only. Documents show the
+            relations that the query names.
         questions: a JSONL file of questions in place of ours, or a mapping of splits to files.
         documents: a JSONL file of documents in place of ours.
         retriever: URL of a server of Search-R1's retrieval protocol, in place of documents.
@@ -164,7 +165,7 @@ class Search(TextEnv):
         )
         self._task = task
         self._searched = self._retriever()
-        self._found: list[Document] = []  # by the latest search
+        self._facts: list[Fact] = []  # that the latest search showed
         self._num_searches = 0
         self._over = False
         question = task.data["brief" if self._brief else "question"]
@@ -189,20 +190,28 @@ class Search(TextEnv):
         return said, reward, True, False, {"success": success}
 
     def _search(self, query: str) -> str:
-        hits = self._searched.search(query, self._topk)
-        self._found = [hit.document for hit in hits]
+        documents = [hit.document for hit in self._searched.search(query, self._topk)]
+        entities = [load_atlas(self._world).get(document.title) for document in documents]
+        told = [self._told(entity, query) if entity else [] for entity in entities]
+        self._facts = [fact for facts in told for fact in facts]
         self._num_searches += 1
-        if not hits:
-            return BRIEF_NOTHING if self._brief else NOTHING
-        shown = [self._shown(i, document) for i, document in enumerate(self._found, 1)]
-        text = "\n".join(shown)
-        return f"{text} . search {self._num_searches}" if self._brief else text
+        if self._brief:
+            pairs = zip(documents, told, strict=True)
+            shown = "\n".join(f"{document.title} : {brief(facts)}" for document, facts in pairs)
+            return f"{shown or BRIEF_NOTHING} . {self._num_searches + 1} ?"
+        shown = [self._shown(i, document) for i, document in enumerate(documents, 1)]
+        return "\n".join(shown) or NOTHING
+
+    def _told(self, entity: Entity, query: str = "") -> Sequence[Fact]:
+        """Return what a document shows; brief ones, like a snippet, only the relations that the
+        query names, if it names any."""
+        if not self._brief:
+            return entity.facts
+        facts = entity.told(self._relations)
+        words = query.lower().split()
+        return [fact for fact in facts if fact.relation.key in words] or facts
 
     def _shown(self, number: int, document: Document) -> str:
-        if self._brief:
-            entity = load_atlas(self._world).get(document.title)
-            text = entity.brief(self._relations) if entity else document.text
-            return f"{document.title} : {text}"[: self._snippet]
         text = " ".join(document.text.split())
         cut = text if len(text) <= self._snippet else text[: self._snippet - 3] + "..."
         title = f" (title: {document.title[: self._snippet]})" if document.title else ""
@@ -222,22 +231,19 @@ class Search(TextEnv):
         """
         if self._questions is not None:
             return None
-        atlas = load_atlas(self._world)
-        searches = {self._task.data["start"]: None}
-        answers: dict[str, None] = {}
-        for document in self._found:
-            entity = atlas.get(document.title)
-            for fact in self._told(entity) if entity else ():
-                answers[fact.value] = None
-                if fact.is_entity:
-                    searches[fact.value] = None
-        return [
-            *(self._action("search", title) for title in searches),
-            *(self._action("answer", value) for value in answers),
-        ]
+        titles = [self._task.data["start"], *(f.value for f in self._facts if f.is_entity)]
+        queries = [query for title in titles for query in self._queries(title)]
+        actions = [self._action("search", query) for query in queries]
+        actions += [self._action("answer", fact.value) for fact in self._facts]
+        return list(dict.fromkeys(actions))
 
-    def _told(self, entity: Entity) -> Sequence[Fact]:
-        return entity.told(self._relations) if self._brief else entity.facts
+    def _queries(self, title: str) -> list[str]:
+        """Return the queries for an entity; brief ones name a relation, too."""
+        entity = load_atlas(self._world).get(title)
+        if not self._brief or entity is None:
+            return [title]
+        keys = [fact.relation.key for fact in entity.told(self._relations)]
+        return [f"{key} of {title}" for key in keys]
 
     def _action(self, verb: str, text: str) -> str:
         # Brief: spaces make a name after the bracket the same word as in a document.
@@ -249,7 +255,11 @@ class Search(TextEnv):
         data = self._task.data
         if not data["searches"]:
             return None
-        searches = [self._action("search", query) for query in data["searches"]]
+        queries = data["searches"]
+        if self._brief:
+            steps = zip(data["relations"], queries, strict=True)
+            queries = [f"{key} of {title}" for key, title in steps]
+        searches = [self._action("search", query) for query in queries]
         return [*searches, self._action("answer", data["answers"][0])]
 
     def corpus(self) -> list[str]:
@@ -266,10 +276,10 @@ class Search(TextEnv):
         for split in SPLITS:
             texts += [t.data["brief" if self._brief else "question"] for t in self.tasks(split)]
         for entity in entities:
-            brief = f"{entity.title} : {entity.brief(self._relations)}"
-            texts.append(brief if self._brief else entity.text)
-            texts.append(self._action("search", entity.title))
-            texts += [self._action("answer", fact.value) for fact in self._told(entity)]
+            facts = self._told(entity)
+            texts.append(f"{entity.title} : {brief(facts)}" if self._brief else entity.text)
+            texts += [self._action("search", query) for query in self._queries(entity.title)]
+            texts += [self._action("answer", fact.value) for fact in facts]
         return texts
 
 

@@ -12,7 +12,9 @@ from scalinginter.errors import UserError
 
 MAX_QUERY_CHARS = 1000
 TITLE_BOOST = 3.0
-NAME_SCORE = 1000.0  # more than any sum of word scores
+NAME_SCORE = 1000.0  # per word of a title; more than any sum of word scores
+MAX_TITLE_WORDS = 8
+MAX_NAME_QUERY_WORDS = 48  # of a query, in which titles are looked for
 _MIN_HEAP, _MAX_HEAP = 64_000_000, 4_000_000_000  # bytes; tantivy refuses more
 _LETTERS = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "æ": "ae", "Æ": "Ae"}
@@ -59,8 +61,9 @@ def fold(text: str, *, keep_signs: bool = False) -> str:
 class Index:
     """A BM25 index in memory. The same documents and query give the same hits in the same order.
 
-    Words of the title count three times, and a query that is the whole title finds it first. Words
-    are stemmed (English) and compared without case and accents.
+    Words of the title count three times. A query that holds a whole title finds that document
+    first, of several titles the one with most words ("north of New York": New York, not York).
+    Words are stemmed (English) and compared without case and accents.
     """
 
     def __init__(self, documents: Sequence[Document]) -> None:
@@ -103,12 +106,18 @@ class Index:
         ranked = sorted((-score, address.doc) for score, address in found)
         return [Hit(self._documents[number], -negative) for negative, number in ranked]
 
-    def _asked(self, words: str) -> tantivy.Query:
+    def _asked(self, folded: str) -> tantivy.Query:
+        """Ask for the words, and for each run of them as a whole title, longer ones first."""
         by_words = self._index.parse_query(
-            words, ["title", "text"], field_boosts={"title": TITLE_BOOST}
+            folded, ["title", "text"], field_boosts={"title": TITLE_BOOST}
         )
-        by_name = tantivy.Query.const_score_query(
-            tantivy.Query.term_query(self._index.schema, "name", words), NAME_SCORE
-        )
-        either = [(tantivy.Occur.Should, by_words), (tantivy.Occur.Should, by_name)]
+        words = folded.split()[:MAX_NAME_QUERY_WORDS]
+        either = [(tantivy.Occur.Should, by_words)]
+        for start in range(len(words)):
+            for end in range(start + 1, min(start + MAX_TITLE_WORDS, len(words)) + 1):
+                term = tantivy.Query.term_query(
+                    self._index.schema, "name", " ".join(words[start:end])
+                )
+                score = NAME_SCORE * (end - start)
+                either.append((tantivy.Occur.Should, tantivy.Query.const_score_query(term, score)))
         return tantivy.Query.boolean_query(either)

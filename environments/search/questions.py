@@ -43,9 +43,11 @@ class Chain(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """start France : 1 wide . 2 capital ?"""
+        """start France : 1 wide . 2 capital . 1 ?
+
+        The number at the end is that of the relation to follow; documents end with the next one."""
         steps = (f"{i} {fact.relation.key}" for i, fact in enumerate(self.facts, 1))
-        return f"start {self.start} : {' . '.join(steps)} ?"
+        return f"start {self.start} : {' . '.join(steps)} . 1 ?"
 
 
 def split_of(title: str) -> Split:
@@ -153,5 +155,6 @@ def _task(atlas: Atlas, split: Split, number: int, chain: Chain) -> Task:
         "start": chain.start,
         "answers": answers,
         "searches": chain.subjects,
+        "relations": [fact.relation.key for fact in chain.facts],
     }
     return Task(f"{split}/k{hops:02}/{number:06}", "search", data, required_turns=hops + 1)
