@@ -15,7 +15,7 @@ MAX_URL = 2000  # characters
 MAX_TEXT = 4000  # characters in a field
 MAX_REDIRECTS = 5
 BLANK = "about:blank"
-_FOCUSABLE = ("link", "button", "combobox", "checkbox", "radio", *TEXT_ROLES)
+FOCUSABLE = ("link", "button", "combobox", "checkbox", "radio", *TEXT_ROLES)
 
 
 @dataclass(slots=True)
@@ -126,12 +126,12 @@ class TextBrowser:
         tab = self._tab
         if node.role == "link":
             return self.goto(node.href)
-        if node.role not in _FOCUSABLE:
+        if node.role not in FOCUSABLE:
             return f"Nothing happens: [{node.id}] is no link, button or field."
         tab.focus = node.id
         if node.role == "button":
-            self._submit(node)
-        elif node.role == "checkbox":
+            return self._submit(node)
+        if node.role == "checkbox":
             assert node.field is not None
             tab.values[node.id] = not node.field.checked
         elif node.role == "radio":
@@ -152,6 +152,8 @@ class TextBrowser:
         if node.role not in TEXT_ROLES:
             return f"Element [{id}] is a {node.role}: type needs a textbox."
         self._tab.focus = id
+        if node.field is not None and not node.field.multiline:
+            text = text.replace("\n", "").replace("\r", "")
         self._tab.values[id] = text[:MAX_TEXT]
         return self.press("Enter") if enter else ""
 
@@ -173,11 +175,11 @@ class TextBrowser:
         node = self._find(id)
         return node if isinstance(node, str) else ""
 
-    def _submit(self, button: Node) -> None:
+    def _submit(self, button: Node) -> str:
         """Send the form of a control; a button sends its own name and value along."""
         tab = self._tab
         if button.form is None:
-            return
+            return ""
         form = tab.page.forms[button.form]
         data = dict(form.hidden)
         for node in tab.page.nodes:
@@ -185,6 +187,9 @@ class TextBrowser:
                 continue
             field_now = self._now(node).field
             assert field_now is not None
+            if field_now.required and not field_now.value:
+                tab.focus = node.id
+                return f"Element [{node.id}] is required: fill it in first."
             if node.role == "button":
                 if node.id == button.id:
                     data[field_now.name] = field_now.value
@@ -197,6 +202,7 @@ class TextBrowser:
             self._load(url, data)
         else:
             self._load(f"{url.partition('?')[0]}?{urlencode(data)}")
+        return ""
 
     # --- keys
 
@@ -232,12 +238,11 @@ class TextBrowser:
             self._tab.values[node.id] = node.field.value + "\n"
             return ""
         buttons = (n for n in self._tab.page.nodes if n.role == "button" and n.form == node.form)
-        self._submit(next(buttons, node))  # Enter presses a form's first button
-        return ""
+        return self._submit(next(buttons, node))  # Enter presses a form's first button
 
     def _move_focus(self, step: int) -> str:
         tab = self._tab
-        stops = [node.id for node in tab.page.nodes if node.role in _FOCUSABLE]
+        stops = [node.id for node in tab.page.nodes if node.role in FOCUSABLE]
         if not stops:
             return "Nothing happens: this page has nothing to focus."
         here = stops.index(tab.focus) if tab.focus in stops else (-1 if step > 0 else 0)

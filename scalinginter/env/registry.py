@@ -43,6 +43,7 @@ BUILTIN: dict[str, str] = {
     "toy_faulty": "scalinginter.env.toy:ToyFaulty",
     "toy_forced": "scalinginter.env.toy:ToyForced",
     "web_site": "environments.web.site.env:SiteEnv",
+    "web_site_chromium": "environments.web.chromium.env:ChromiumSiteEnv",
 }
 
 

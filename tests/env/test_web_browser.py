@@ -124,8 +124,14 @@ def test_enter_in_a_textbox_presses_the_first_button():
 
 def test_enter_in_a_text_of_many_lines_is_a_new_line():
     browser, site = _open("/form")
-    _do(browser, "type [3] [a] [1]", "press [b]", "click [8]")
+    _do(browser, "type [2] [Ada] [0]", "type [3] [a] [1]", "press [b]", "click [8]")
     assert site.seen[1][2]["text"] == "a\nb"
+
+
+def test_a_form_is_not_sent_before_its_required_fields_are_filled_in():
+    browser, site = _open("/form")
+    assert _do(browser, "click [8]") == ["Element [2] is required: fill it in first."]
+    assert len(site.seen) == 1
 
 
 def test_a_search_goes_into_the_address():
@@ -136,7 +142,7 @@ def test_a_search_goes_into_the_address():
 
 def test_a_redirection_is_followed_and_its_cookie_kept():
     browser, site = _open("/form")
-    _do(browser, "click [8]")
+    _do(browser, "type [2] [Ada] [0]", "click [8]")
     assert (browser.view().url, site.seen[-1]) == (
         "http://three.test/long",
         ("GET", "/long", {}, "c2"),

@@ -4,6 +4,7 @@ python -m environments.web.site.server --world 3
 """
 
 import argparse
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -26,6 +27,11 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.site = site
         self.lock = threading.Lock()  # one database connection serves all threads
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no error of the site."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,1 @@
+"""Web environments in a real Chromium, driven through playwright."""
