@@ -175,14 +175,11 @@ class ChromiumBrowser:
         from playwright.sync_api import Error
 
         tab = self._tab
-        for attempt in range(3):
-            try:
-                read = tab.page.evaluate(TREE, self._shapes)
-                break
-            except Error:
-                if attempt == 2:
-                    raise
-                self._settle()
+        try:
+            read = tab.page.evaluate(TREE, self._shapes)
+        except Error:
+            self._settle()
+            read = tab.page.evaluate(TREE, self._shapes)
         tab.title, tab.scripted = read["title"], read["scripted"]
         tab.can_go_back, tab.can_go_forward = read["back"], read["forward"]
         tab.nodes = tuple(_node(i, raw) for i, raw in enumerate(read["nodes"], 1))
