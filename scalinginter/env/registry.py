@@ -39,6 +39,7 @@ BUILTIN: dict[str, str] = {
     "textcraft": "environments.game.textcraft.env:TextCraft",
     "textworld_coin": "environments.game.textworld.coin:CoinCollector",
     "textworld_cooking": "environments.game.textworld.cooking:Cooking",
+    "textworld_express": "environments.game.textworld_express.env:TextWorldExpress",
     "toy_corridor": "scalinginter.env.toy:ToyCorridor",
     "toy_faulty": "scalinginter.env.toy:ToyFaulty",
     "toy_forced": "scalinginter.env.toy:ToyForced",

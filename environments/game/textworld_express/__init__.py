@@ -1,0 +1,1 @@
+"""TextWorld-Express: small text games at ten thousand steps a second."""
