@@ -3,7 +3,6 @@
 import functools
 import json
 import random
-import string
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -67,8 +66,6 @@ class SeededEnv(TextEnv):
         check_int("task_seed", task_seed, 0)
         self._sizes = tuple(sizes.values())
         self._task_seed = task_seed
-        space = gymnasium.spaces.Text(1_000_000, min_length=0, charset=string.printable)
-        self.observation_space = self.action_space = space
         self._over = True
 
     def tasks(self, split: Split) -> Sequence[Task]:

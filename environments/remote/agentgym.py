@@ -9,7 +9,7 @@ from environments.remote.connection import (
     ServiceError,
     token_or_environment,
 )
-from environments.remote.parameters import check_timeouts, ranges_of, text_space, urls_of
+from environments.remote.parameters import check_timeouts, ranges_of, urls_of
 from environments.remote.ring import Ring
 from environments.remote.score import Score
 from scalinginter.env.agentgym import flavour_named
@@ -74,7 +74,6 @@ class AgentGymEnv(TextEnv):
         self._score: Score | None = None
         self._admissible: list[str] | None = None
         self.instructions = self._flavour.how if instructions is None else instructions
-        self.observation_space = self.action_space = text_space()
 
     def tasks(self, split: Split) -> Sequence[Task]:
         if split not in SPLITS:

@@ -24,7 +24,7 @@ from environments.remote.connection import (
     ServiceError,
     token_or_environment,
 )
-from environments.remote.parameters import check_timeouts, ranges_of, text_space, urls_of
+from environments.remote.parameters import check_timeouts, ranges_of, urls_of
 from environments.remote.ring import Ring
 from environments.remote.score import Score
 from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
@@ -88,7 +88,6 @@ class AgentRLEnv(TextEnv):
         self._system: str | None = None
         self._tools: tuple[Tool, ...] | None = None
         self._num_calls = 0
-        self.observation_space = self.action_space = text_space()
 
     @property
     def instructions(self) -> str:  # type: ignore[override]

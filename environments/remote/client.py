@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from environments.remote.connection import ServiceError, token_or_environment
-from environments.remote.parameters import check_timeouts, text_space, urls_of
+from environments.remote.parameters import check_timeouts, urls_of
 from environments.remote.ring import Ring
 from environments.remote.server import Server
 from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
@@ -53,7 +53,6 @@ class RemoteEnv(TextEnv):
         self._wanted = False  # somebody looks at the admissible actions: have them sent along
         self._admissible: list[str] | None = None
         self._known = False
-        self.observation_space = self.action_space = text_space()
 
     @property
     def instructions(self) -> str:  # type: ignore[override]

@@ -1,17 +1,9 @@
-"""What the clients have in common: spaces and the checks of their parameters."""
+"""What the clients have in common: the checks of their parameters."""
 
-import string
 from typing import Any
-
-import gymnasium
 
 from scalinginter.env.base import Split
 from scalinginter.errors import UserError
-
-
-def text_space() -> gymnasium.spaces.Text:
-    """Return a space for printable text up to 100,000 characters."""
-    return gymnasium.spaces.Text(100_000, min_length=0, charset=string.printable)
 
 
 def urls_of(url: Any) -> list[str]:

@@ -23,9 +23,6 @@ from scalinginter.types import Task, Tool
 MAX_TOPK = 20
 MAX_ACTION_CHARS = 2000
 _ACTION = re.compile(r"\s*(search|answer)\s*\[(.*)\][\s.]*", re.IGNORECASE | re.DOTALL)
-# Latin letters, accents, general punctuation: what names are written with
-_LETTERS = (*range(32, 127), *range(160, 0x370), *range(0x1E00, 0x1F00), *range(0x2010, 0x2040))
-_CHARSET = "\n\t" + "".join(map(chr, _LETTERS))
 
 RULES = """\
 You answer a question with the help of a search engine. Every search finds up to {topk} documents. \
@@ -127,8 +124,6 @@ class Search(TextEnv):
         rules, grammar = (BRIEF_RULES, BRIEF_GRAMMAR) if brief else (RULES, GRAMMAR)
         self._rules = rules.format(topk=topk)
         self.instructions = self._rules + grammar
-        space = gymnasium.spaces.Text(1_000_000, min_length=0, charset=_CHARSET)
-        self.observation_space = self.action_space = space
         self._over = True
         if self._remote:  # a call waits for the server: it must not hold up the event loop
             self.isolation = "thread"  # pyrefly: ignore[read-only]

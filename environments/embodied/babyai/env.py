@@ -4,7 +4,6 @@ minigrid's levels as text. The high-level actions are in the style of AgentGym's
 (arXiv 2406.04151), the primitive ones are minigrid's own.
 """
 
-import string
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -66,8 +65,6 @@ class BabyAI(TextEnv):
         self._levels = check_levels(DEFAULT_LEVELS if levels is None else levels)
         self._actions: ActionSet = actions
         self.instructions = grammar.INSTRUCTIONS[actions]
-        space = gymnasium.spaces.Text(100_000, min_length=0, charset=string.printable)
-        self.observation_space = self.action_space = space
         self._world: World | None = None
 
     @property

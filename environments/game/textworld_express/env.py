@@ -62,7 +62,6 @@ class TextWorldExpress(TextEnv):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Start `options["task"]`. There is no chance in an episode: `seed` changes nothing."""
-        super().reset(seed=seed)
         task: Task = (options or {}).get("task") or self.tasks("train")[0]
         simulator = self._open()
         self._game = (task.data["level"], task.data["split"], task.data["seed"])

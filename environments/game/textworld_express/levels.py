@@ -73,8 +73,7 @@ def chosen_levels(levels: Iterable[str] | None) -> list[str]:
     for name in names:
         if name not in LEVELS:
             raise UserError(
-                f"unknown level {name!r}{nearest(str(name), LEVELS)}; "
-                f"there are: {', '.join(LEVELS)}"
+                f"unknown level {name!r}{nearest(name, LEVELS)}; there are: {', '.join(LEVELS)}"
             )
     if not names:
         raise UserError(f"levels is empty; name some of: {', '.join(LEVELS)}")
@@ -87,5 +86,5 @@ def plans() -> dict[str, dict[str, list[list[str]]]]:
 
     They ship with the package, because the simulator's own paths differ from call to call.
     """
-    file = resources.files(__package__).joinpath("plans.json.gz")
+    file = resources.files("environments.game.textworld_express").joinpath("plans.json.gz")
     return json.loads(gzip.decompress(file.read_bytes()))

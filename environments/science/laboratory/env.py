@@ -3,7 +3,6 @@
 ScienceWorld is Wang et al., arXiv 2203.07540. The tasks, texts and mechanics here are our own.
 """
 
-import string
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -79,8 +78,6 @@ class Laboratory(TextEnv):
         self.instructions = self.rules + GRAMMAR.format(
             forms=", ".join(FORMS[name].shown for name in self._forms)
         )
-        space = gymnasium.spaces.Text(100_000, min_length=0, charset=string.printable)
-        self.observation_space = self.action_space = space
         self._over = True
 
     @property

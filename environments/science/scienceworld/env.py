@@ -1,6 +1,5 @@
 """ScienceWorld: 30 tasks of elementary science in a house (Wang et al., arXiv 2203.07540)."""
 
-import string
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -71,15 +70,11 @@ class ScienceWorld(TextEnv):
                 f"the task {electrical[0]!r} needs electrical actions; leave noElectricalAction "
                 "out of simplification, or name other tasks"
             )
-        jvm.require()
+        jvm.JAVA.require()
         self._most = max_variations
         self._heap_mb = heap_mb
         forms = [*FORMS, "teleport to PLACE"] if "teleport" in self._simplification else FORMS
         self.instructions = RULES + GRAMMAR.format(forms=", ".join(forms))
-        self.observation_space = gymnasium.spaces.Text(
-            100_000, min_length=0, charset=string.printable
-        )
-        self.action_space = gymnasium.spaces.Text(MAX_ACTION, charset=string.printable)
         self._simulator: Any = None
         self._over = True
 

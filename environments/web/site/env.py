@@ -5,7 +5,6 @@ The agent sees an accessibility tree with element ids and acts with `click [12]`
 are ours.
 """
 
-import string
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -85,8 +84,6 @@ class SiteEnv(TextEnv):
         self.instructions = BRIEF_RULES if brief else f"{RULES}\n{ACTIONS}"
         self._rules = BRIEF_RULES if brief else RULES
         self._render = render_brief if brief else render
-        space = gymnasium.spaces.Text(100_000, min_length=0, charset=string.printable)
-        self.observation_space = self.action_space = space
         self._site: WebSite | None = None
         self._over = True
 
