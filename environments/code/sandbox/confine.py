@@ -153,7 +153,6 @@ def seccomp(libc: ctypes.CDLL, keep_group: bool) -> None:
 
 def confine(settings: dict) -> None:
     """Give up everything that the settings do not allow."""
-    os.nice(5)
     limit_resources(settings["limits"])
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
