@@ -9,8 +9,8 @@ from environments.web.site import catalogue
 from environments.web.site.tasks import TEMPLATES, draft
 from scalinginter.env.base import SPLITS
 
-TRAIN_WORLDS, OTHER_WORLDS = 26, 5
-VARIANTS = 2
+TRAIN_WORLDS, OTHER_WORLDS = 48, 8
+VARIANTS = 4
 
 
 def _turns(seed: int, kind: str, variant: int) -> int | None:
