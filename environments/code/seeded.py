@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import gymnasium
 
 from environments.code.sandbox import Limits, Result, Sandbox, make_sandbox
-from scalinginter.env.base import SPLITS, Split, TextEnv
-from scalinginter.errors import UserError, nearest
+from scalinginter.env.base import SPLITS, Split, TextEnv, check_split
+from scalinginter.errors import UserError
 from scalinginter.types import Task
 
 Drawn = tuple[dict[str, Any], int, str]  # data, required turns, and a short name of the kind
@@ -69,8 +69,7 @@ class SeededEnv(TextEnv):
         self._over = True
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         return self._all_tasks[split]
 
     @functools.cached_property

@@ -13,8 +13,8 @@ from environments.remote.parameters import check_timeouts, ranges_of, urls_of
 from environments.remote.ring import Ring
 from environments.remote.score import Score
 from scalinginter.env.agentgym import flavour_named
-from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
-from scalinginter.errors import EnvironmentFailure, UserError, nearest
+from scalinginter.env.base import Isolation, Split, TextEnv, check_split
+from scalinginter.errors import EnvironmentFailure, UserError
 from scalinginter.types import Task
 
 SCHEMES = ("http", "https")
@@ -76,8 +76,7 @@ class AgentGymEnv(TextEnv):
         self.instructions = self._flavour.how if instructions is None else instructions
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         if split not in self._ranges:
             raise UserError(
                 f"the parameter {split} must say which numbers of tasks the {split} split has, "

@@ -27,8 +27,8 @@ from environments.remote.connection import (
 from environments.remote.parameters import check_timeouts, ranges_of, urls_of
 from environments.remote.ring import Ring
 from environments.remote.score import Score
-from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
-from scalinginter.errors import EnvironmentFailure, UserError, nearest
+from scalinginter.env.base import Isolation, Split, TextEnv, check_split
+from scalinginter.errors import EnvironmentFailure, UserError
 from scalinginter.types import Task, Tool
 
 SCHEMES = ("http", "https")
@@ -102,8 +102,7 @@ class AgentRLEnv(TextEnv):
         return self._tools or ()
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         if self._indices is None:
             listed = self._asked_by_the_user("GET", "/get_indices", None)
             self._indices = [index for index in listed if index != CUSTOM]

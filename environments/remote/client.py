@@ -7,9 +7,9 @@ from environments.remote.connection import ServiceError, token_or_environment
 from environments.remote.parameters import check_timeouts, urls_of
 from environments.remote.ring import Ring
 from environments.remote.server import Server
-from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
+from scalinginter.env.base import Isolation, Split, TextEnv, check_split
 from scalinginter.env.wire import PROTOCOL, read_task, read_tool
-from scalinginter.errors import EnvironmentFailure, UserError, nearest
+from scalinginter.errors import EnvironmentFailure, UserError
 from scalinginter.types import Task, Tool
 
 TIMED_OUT = 504
@@ -67,8 +67,7 @@ class RemoteEnv(TextEnv):
         return tuple(read_tool(fields) for fields in self._about()["tools"])
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         if split not in self._tasks:
             self._about()
             found: list[Task] = []

@@ -16,7 +16,7 @@ from environments.search.index import Document, Retriever
 from environments.search.questions import MAX_HOPS, make_tasks
 from environments.search.relations import KEYS
 from environments.search.remote import RemoteRetriever
-from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv
+from scalinginter.env.base import SPLITS, Isolation, Split, TextEnv, check_split
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task, Tool
 
@@ -139,8 +139,7 @@ class Search(TextEnv):
         )
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         if self._questions is not None:
             return load_questions(self._questions)[split]
         return make_tasks(*self._key)[split]

@@ -2,21 +2,13 @@
 
 import argparse
 
-from scalinginter.cli.options import parameters
+from scalinginter.cli.options import add_environment, parameters
 from scalinginter.env.registry import check_id
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("id", help="registry id, or module:Class")
-    parser.add_argument(
-        "--param",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an argument of the environment, e.g. bag=3",
-    )
+    add_environment(parser)
     parser.add_argument(
         "--num-tasks", type=int, default=8, help="tasks of each split that are played (default 8)"
     )

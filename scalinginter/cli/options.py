@@ -34,6 +34,19 @@ def int_list(name: str, minimum: int) -> Any:
     return parse
 
 
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name an environment: its id and its parameters."""
+    parser.add_argument("id", help="registry id, or module:Class")
+    parser.add_argument(
+        "--param",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an argument of the environment, e.g. bag=3",
+    )
+
+
 def budget_overrides(budgets: list[str]) -> list[str]:
     """Turn `turns=120000` into `train.budget.turns=120000`; checks the unit's name."""
     overrides = []

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from scalinginter.cli.options import parameters
+from scalinginter.cli.options import add_environment, parameters
 from scalinginter.env.registry import check_id
 from scalinginter.errors import UserError
 
@@ -16,8 +16,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add = parser.add_argument
-    add("id", help="registry id, or module:Class")
-    add("--param", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
+    add_environment(parser)
     add("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     add("--port", type=int, default=0, help="0 (the default) takes a free one")
     add("--port-file", type=Path, metavar="FILE", help="write the port's number here")

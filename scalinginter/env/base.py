@@ -7,11 +7,19 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
+from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task, Tool
 
 Split = Literal["train", "validation", "test"]
 Isolation = Literal["inline", "thread", "process"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
+
+def check_split(split: str) -> None:
+    """Raise `UserError` unless this is the name of a split."""
+    if split not in SPLITS:
+        raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+
 
 ACT = Tool(
     "act",

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
-from scalinginter.env.base import SPLITS, Split, TextEnv
-from scalinginter.errors import UserError, nearest
+from scalinginter.env.base import SPLITS, Split, TextEnv, check_split
+from scalinginter.errors import UserError
 from scalinginter.types import Task
 
 Answer = tuple[str, float, bool, bool, dict[str, Any]]
@@ -40,7 +40,7 @@ class ToyCorridor(TextEnv):
         self._left = 0  # cells to go; 0: no episode
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        _check_split(split)
+        check_split(split)
         names = [" ".join(pair) for pair in itertools.product(_COLOURS, _METALS)]
         mine = [n for n, s in zip(names, itertools.cycle(_SPLIT_OF), strict=False) if s == split]
         return [self._task(split, index, name) for index, name in enumerate(mine)]
@@ -113,7 +113,7 @@ class ToyForced(TextEnv):
         self._over = True
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        _check_split(split)
+        check_split(split)
         first = sum(self._sizes[s] for s in SPLITS[: SPLITS.index(split)])
         return [
             Task(f"{split}/{index:06d}", "toy_forced", {"number": first + index}, self._length)
@@ -221,11 +221,6 @@ class ToyFaulty(ToyCorridor):
         if self._fault == "nan" and self._turn >= self._at_turn:
             reward = math.nan
         return observation, reward, terminated, truncated, info
-
-
-def _check_split(split: str) -> None:
-    if split not in SPLITS:
-        raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
 
 
 def _check_whole(name: str, value: object, least: int) -> None:

@@ -19,7 +19,7 @@ from environments.embodied.babyai.levels import (
 )
 from environments.embodied.babyai.words import describe
 from environments.embodied.babyai.world import World
-from scalinginter.env.base import SPLITS, Split, TextEnv
+from scalinginter.env.base import Split, TextEnv, check_split
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task, Tool
 
@@ -76,8 +76,7 @@ class BabyAI(TextEnv):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """Return the tasks of a split; the levels take turns as long as they have tasks."""
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         columns = [self._column(level, split) for level in self._levels]
         longest = max(map(len, columns))
         return [column[row] for row in range(longest) for column in columns if row < len(column)]

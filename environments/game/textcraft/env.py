@@ -10,8 +10,8 @@ import gymnasium
 
 from environments.game.textcraft.book import RECIPES, Book, Recipe, Step, load_book
 from environments.game.textcraft.instances import make_tasks
-from scalinginter.env.base import SPLITS, Split, TextEnv
-from scalinginter.errors import UserError, nearest
+from scalinginter.env.base import Split, TextEnv, check_split
+from scalinginter.errors import UserError
 from scalinginter.types import Task
 
 MOST_TASKS = 100_000  # of a split
@@ -102,8 +102,7 @@ class TextCraft(TextEnv):
         return load_book(self._path)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         return make_tasks(self.book, *self._task_key, self._sizes, self._task_seed)[split]
 
     def reset(

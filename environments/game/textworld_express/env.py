@@ -7,8 +7,8 @@ from gymnasium.error import ResetNeeded
 
 from environments.game.textworld_express.levels import FIRST_SEED, chosen_levels, plans
 from environments.game.textworld_express.simulator import JAVA, Simulator
-from scalinginter.env.base import SPLITS, Split, TextEnv
-from scalinginter.errors import UserError, nearest
+from scalinginter.env.base import Split, TextEnv, check_split
+from scalinginter.errors import UserError
 from scalinginter.types import Task
 
 MAX_ACTION = 200  # characters; the longest sensible action has about 60
@@ -44,8 +44,7 @@ class TextWorldExpress(TextEnv):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """Return the games of the chosen levels, which take turns."""
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         rows = zip(*(plans()[level][split] for level in self._levels), strict=True)
         return [
             Task(

@@ -13,7 +13,7 @@ from environments.science.laboratory.grammar import FORMS, act, actions_now
 from environments.science.laboratory.instances import KINDS, build, forms_of, make_tasks, plan
 from environments.science.laboratory.setup import LEVELS
 from environments.science.laboratory.world import World
-from scalinginter.env.base import SPLITS, Split, TextEnv
+from scalinginter.env.base import SPLITS, Split, TextEnv, check_split
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task
 
@@ -86,8 +86,7 @@ class Laboratory(TextEnv):
         return RULES + "".join(notes)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         return make_tasks(self._kinds, self._levels, self._sizes, self._task_seed)[split]
 
     def reset(

@@ -13,8 +13,8 @@ from environments.science.scienceworld.variations import (
     known_lengths,
     variations,
 )
-from scalinginter.env.base import SPLITS, Split, TextEnv
-from scalinginter.errors import UserError, nearest
+from scalinginter.env.base import SPLITS, Split, TextEnv, check_split
+from scalinginter.errors import UserError
 from scalinginter.types import Task
 
 MAX_ACTION = 200  # characters; the longest sensible action has about 100
@@ -80,8 +80,7 @@ class ScienceWorld(TextEnv):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """Return the official split; dev is called validation. The 30 tasks take turns."""
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         columns = [
             [self._task(split, name, number) for number in variations(name, split)[: self._most]]
             for name in self._names

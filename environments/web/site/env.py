@@ -20,8 +20,8 @@ from environments.web.site.judge import solved
 from environments.web.site.site import ORIGIN, WebSite
 from environments.web.site.tasks import draft
 from environments.web.site.tasks.base import Draft
-from scalinginter.env.base import SPLITS, Split, TextEnv
-from scalinginter.errors import UserError, nearest
+from scalinginter.env.base import SPLITS, Split, TextEnv, check_split
+from scalinginter.errors import UserError
 from scalinginter.types import Task, Tool
 
 MOST_TASKS = 100_000  # of a split
@@ -95,8 +95,7 @@ class SiteEnv(TextEnv):
         return TOOLS
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; one of {SPLITS}")
+        check_split(split)
         key = (self._kinds, self._sizes[split], self._longest, self._task_seed, self._viewport)
         return catalogue.list_tasks(split, *key)
 
