@@ -2,7 +2,7 @@
 
 import argparse
 
-from scalinginter.cli.options import add_environment, parameters
+from scalinginter.cli.options import add_environment, at_least, parameters
 from scalinginter.env.registry import check_id
 
 
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the checks; exit code 1 if one fails."""
+    at_least("--num-tasks", options.num_tasks)
     params = parameters(options.param, "--param")
     check_id(options.id)
     from scalinginter.env.check import check_env

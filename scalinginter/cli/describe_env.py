@@ -2,7 +2,7 @@
 
 import argparse
 
-from scalinginter.cli.options import add_environment, parameters
+from scalinginter.cli.options import add_environment, at_least, parameters
 from scalinginter.env.registry import check_id
 
 
@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure and print."""
+    at_least("--num-tasks", options.num_tasks)
     params = parameters(options.param, "--param")
     check_id(options.id)
     from scalinginter.env.check import make_subject

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalinginter.cli.options import int_list, refuse_comparison, writable_folder
+from scalinginter.cli.options import at_least, int_list, refuse_comparison, writable_folder
 from scalinginter.config.load import apply_overrides, load_recipe, validate
 from scalinginter.config.schema import Recipe
 from scalinginter.config.yaml_strict import read_mapping
@@ -42,10 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate and print a table."""
-    for name in ("tasks", "samples"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UserError(f"--{name} must be at least 1, got {value}")
+    at_least("--tasks", options.tasks)
+    at_least("--samples", options.samples)
     source = _find(options)
     changes = {"split": options.split}
     if options.tasks is not None:

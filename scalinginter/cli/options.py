@@ -9,7 +9,7 @@ from typing import Any
 
 from scalinginter.config.yaml_strict import parse
 from scalinginter.errors import UserError, nearest
-from scalinginter.track.run_folder import runs_below
+from scalinginter.track.run_folder import make_folder, runs_below
 
 _MOST_NAMED = 12
 COST_UNITS = ("turns", "generated_tokens", "forward_tokens", "seconds", "steps")
@@ -47,12 +47,18 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def at_least(option: str, value: int | None, minimum: int = 1) -> None:
+    """Raise `UserError` if a number of an option is too small; None was not given."""
+    if value is not None and value < minimum:
+        raise UserError(f"{option} must be at least {minimum}, got {value}")
+
+
 def budget_overrides(budgets: list[str]) -> list[str]:
     """Turn `turns=120000` into `train.budget.turns=120000`; checks the unit's name."""
     overrides = []
     for budget in budgets:
-        unit, equals, amount = budget.partition("=")
-        if not equals or unit not in COST_UNITS:
+        unit, _, amount = budget.partition("=")
+        if not amount.strip() or unit not in COST_UNITS:
             raise UserError(
                 f"--budget {budget}: must be unit=amount, unit one of {', '.join(COST_UNITS)}"
                 f"{nearest(unit, COST_UNITS)}"
@@ -105,7 +111,7 @@ def writable_folder(path: str | Path, option: str) -> Path:
     """Make a folder and return it. Raises `UserError` if it cannot be made or written."""
     folder = Path(path)
     check_writable(folder, option)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return folder
 
 

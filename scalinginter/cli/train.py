@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from scalinginter.cli.options import (
+    at_least,
     budget_overrides,
     check_writable,
     int_list,
@@ -65,8 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     overrides = [*options.set, *budget_overrides(options.budget)]
-    if options.jobs is not None and options.jobs < 1:
-        raise UserError(f"--jobs must be at least 1, got {options.jobs}")
+    at_least("--jobs", options.jobs)
     if options.resume:
         _refuse_with_resume(options)
         return _resume(Path(options.resume), overrides)

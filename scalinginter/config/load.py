@@ -172,6 +172,8 @@ def _describe(item: Any) -> str:
             return f"{path}{tail}: got {value!r}, allowed: {allowed}{nearest(str(value), names)}"
         case "union_tag_not_found":
             return f"{path}.kind: missing; allowed: fixed, staged, linear, success_gated"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"{path}: must be a block of keys with values, got {got!r}"
         case "value_error":
             return f"{path}: {item['ctx']['error']}"
         case _:

@@ -105,6 +105,12 @@ class EngineConfig(Section):
     max_batch_tokens: PositiveInt = 8192  # tokens of one forward pass
     script: list[str] = Field(default_factory=list)  # scripted: the answers, repeated in a cycle
 
+    @model_validator(mode="after")
+    def _check(self) -> "EngineConfig":
+        if self.kind == "scripted" and not self.script:
+            raise ValueError("kind: scripted needs a script, the answers that it gives in turn")
+        return self
+
 
 class RolloutConfig(Section):
     """How many episodes a step holds, and the limits of each. None of them truncates silently."""

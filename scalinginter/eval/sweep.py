@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from scalinginter.config.schema import Recipe
+from scalinginter.errors import RunFailedError
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
 from scalinginter.eval.table import figures_table
@@ -23,6 +24,7 @@ def sweep(
     """Play the held-out tasks at each horizon, print a table, and write it as JSON to `outputs`.
 
     Every horizon meets the same tasks and seeds. Returns 1 if every episode of a horizon failed.
+    Raises `RunFailedError` if the figures were printed and cannot be written.
     """
     torch.set_num_threads(recipe.model.num_threads)
     families, path = Families(recipe), None if policy_path is None else str(policy_path)
@@ -53,12 +55,22 @@ def sweep(
             "eval": config.model_dump(mode="json"),
             "by_horizon": results,
         }
-        for output in outputs:
-            output.write_text(json.dumps(document, indent=1))
+        _write(json.dumps(document, indent=1), outputs)
         print(f"Figures: {outputs[0]}")
     for sentence in broken:
         print(f"error: {sentence}", file=sys.stderr)
     return 1 if broken else 0
+
+
+def _write(text: str, outputs: Sequence[Path]) -> None:
+    for output in outputs:
+        try:
+            output.write_text(text)
+        except OSError as error:
+            raise RunFailedError(
+                f"the figures above could not be written to {output}: {error.strerror}; keep them, "
+                "or make room and evaluate again"
+            ) from error
 
 
 def _all_failed(horizon: int, first: Trajectory) -> str:

@@ -37,13 +37,23 @@ class RunInfo:
     finished: float | None = None
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents. Raises `UserError` where the system refuses it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be made: {error.strerror}; choose another folder"
+        ) from error
+
+
 @contextmanager
 def only_holder(folder: Path, refusal: str) -> Generator[None]:
     """Hold a folder for this process; it is free again when the process ends, however it does.
 
     Raises UserError(refusal) when another process holds it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with (folder / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -87,6 +87,14 @@ def test_an_output_that_cannot_be_made_is_refused(refusal, toy_file, tmp_path):
     assert "choose another folder" in error
 
 
+@pytest.mark.parametrize("seeds", ["0", "0,1"])
+def test_an_output_that_the_system_refuses_to_make_is_refused(refusal, toy_file, seeds):
+    """For the super-user, too, whom permissions do not stop: /proc holds no folders of users."""
+    error = refusal("train", "--schedule", toy_file(), "--seeds", seeds, "--output", "/proc/x")
+    assert "/proc/x: " in error
+    assert "choose another folder" in error
+
+
 def test_an_output_that_holds_a_run_names_the_resume_command(refusal, toy_file, tmp_path):
     (tmp_path / "x" / "checkpoints" / "step-000001").mkdir(parents=True)
     (tmp_path / "x" / "run.json").write_text("{}")
@@ -99,6 +107,7 @@ def test_an_output_that_holds_a_run_names_the_resume_command(refusal, toy_file, 
     [
         (["--budget", "turn=5"], "did you mean 'turns'?"),
         (["--budget", "turns=0"], "train.budget.turns"),
+        (["--budget", "turns="], "must be unit=amount"),
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--resume", "nowhere", "--seeds", "1,2"], "leave --seeds away"),
     ],
@@ -160,6 +169,20 @@ def test_an_output_of_an_evaluation_that_cannot_be_written_is_refused_first(refu
     output = run_copy / "no" / "such" / "file.json"
     error = refusal("eval", "--checkpoint", run_copy, "--output", output)
     assert "cannot be written" in error
+
+
+def test_figures_that_cannot_be_written_are_still_printed(run_copy, capsys):
+    words = ["eval", "--checkpoint", str(run_copy), "--tasks", "2", "--output", "/dev/full"]
+    assert main(words) == 1
+    captured = capsys.readouterr()
+    assert "reward" in captured.out
+    assert captured.err.startswith("error: the figures above could not be written to /dev/full")
+
+
+@pytest.mark.parametrize("command_name", ["check-env", "describe-env"])
+def test_environments_are_not_checked_or_measured_on_no_task(refusal, command_name):
+    error = refusal(command_name, "toy_corridor", "--num-tasks", "0")
+    assert "--num-tasks must be at least 1, got 0" in error
 
 
 def test_an_evaluation_of_nothing_is_refused(refusal, tmp_path):

@@ -58,6 +58,9 @@ def test_all_problems_are_told_at_once():
         ({"rollout": {"temperature": float("inf")}}, "rollout.temperature: "),
         ({"chat": {"format": "react", "constrain_to_admissible": True}}, "format: plain"),
         ({"rollout": {"max_tokens_per_turn": 64, "max_context": 64}}, "must be below"),
+        ({"engine": {"kind": "scripted"}}, "engine: kind: scripted needs a script"),
+        ({"train": 5}, "train: must be a block of keys with values, got 5"),
+        ({"environment": {"id": "toy_corridor", "params": [1]}}, "environment.params: must be a"),
     ],
 )
 def test_a_wrong_value_is_told_with_what_is_allowed(changes, sentence):
