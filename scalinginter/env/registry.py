@@ -29,6 +29,7 @@ BUILTIN: dict[str, str] = {
     "babyai": "environments.embodied.babyai.env:BabyAI",
     "knowledge_graph": "environments.code.knowledge_graph.env:KnowledgeGraph",
     "laboratory": "environments.science.laboratory.env:Laboratory",
+    "miniwob": "environments.web.miniwob.env:MiniWob",
     "python_math": "environments.code.python_math.env:PythonMath",
     "python_programs": "environments.code.python_programs.env:PythonPrograms",
     "remote": "environments.remote.client:RemoteEnv",
@@ -45,6 +46,7 @@ BUILTIN: dict[str, str] = {
     "toy_forced": "scalinginter.env.toy:ToyForced",
     "web_site": "environments.web.site.env:SiteEnv",
     "web_site_chromium": "environments.web.chromium.env:ChromiumSiteEnv",
+    "webarena": "environments.web.webarena.env:WebArena",
 }
 
 

@@ -35,5 +35,9 @@
   range.selectNode(target);
   const source = target.nodeType === Node.TEXT_NODE ? range : element;
   const box = source.getClientRects()[0] ?? element.getBoundingClientRect();
-  return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+  const at = (right, down) => ({ x: box.x + box.width * right, y: box.y + box.height * down });
+  const hits = ({ x, y }) => element.contains(document.elementFromPoint(x, y));
+  const shares = [0.5, 0.1, 0.9, 0.3, 0.7]; // the middle may lie under another element
+  const points = shares.flatMap((down) => shares.map((right) => at(right, down)));
+  return points.find(hits) ?? points[0];
 }

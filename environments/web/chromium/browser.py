@@ -19,12 +19,17 @@ _HERE = Path(__file__).parent
 LISTENERS, TREE, ACT = (
     (_HERE / name).read_text("utf-8") for name in ("listeners.js", "tree.js", "act.js")
 )
-_FLUSH = "() => new Promise((done) => setTimeout(done, 0))"
+_FLUSH = """() => new Promise((done) => {
+  const channel = new MessageChannel();
+  channel.port1.onmessage = () => done();
+  channel.port2.postMessage(0);
+})"""
 _RESET = "() => { for (const form of document.forms) form.reset() }"
 _BLUR = "() => document.activeElement.blur()"
 KEYS_BY_ONE = 200  # characters that are typed key by key where scripts may listen
 KEYS = "Enter, Tab, Shift+Tab, Escape, Backspace, PageDown, PageUp"
 POLL_MS = 3
+CLOCK_START = 1_500_000_000  # seconds: July 2017
 
 
 @dataclass(slots=True)
@@ -54,6 +59,9 @@ class ChromiumBrowser:
         viewport: lines of a page that are in view.
         wait_ms: longest wait for a page to load; what is there by then is shown.
         shapes: parts of SVG drawings are lines too.
+        skip: CSS selector of elements that are left out.
+        tick_ms: the page's clock stands still but for this much after every action; 0: it is the
+            real one.
     """
 
     def __init__(
@@ -65,16 +73,22 @@ class ChromiumBrowser:
         *,
         wait_ms: int = 10_000,
         shapes: bool = False,
+        skip: str = "",
+        tick_ms: int = 0,
     ) -> None:
         self._context = context
         self._origins = tuple(origins)
         self._viewport = viewport
         self._wait_ms = wait_ms
-        self._shapes = shapes
+        self._reading = [shapes, skip]
+        self._tick_ms = tick_ms
         self._tabs: list[_Tab] = []
         self._front = 0
         self._home = start
         context.add_init_script(LISTENERS)
+        if tick_ms:
+            context.clock.install(time=CLOCK_START)
+            context.clock.pause_at(CLOCK_START + 1)
         context.on("page", self._opened)
         context.new_page()
         self._load(start)
@@ -169,6 +183,8 @@ class ChromiumBrowser:
             if not (self._tab.asked or self._tab.loading):
                 break
             self._tab.page.wait_for_timeout(POLL_MS)
+        if self._tick_ms:
+            self._context.clock.run_for(self._tick_ms)
 
     def _read(self) -> None:
         """Read the tree of the page in front; a page that changes under the reader is read anew."""
@@ -176,10 +192,10 @@ class ChromiumBrowser:
 
         tab = self._tab
         try:
-            read = tab.page.evaluate(TREE, self._shapes)
+            read = tab.page.evaluate(TREE, self._reading)
         except Error:
             self._settle()
-            read = tab.page.evaluate(TREE, self._shapes)
+            read = tab.page.evaluate(TREE, self._reading)
         tab.title, tab.scripted = read["title"], read["scripted"]
         tab.can_go_back, tab.can_go_forward = read["back"], read["forward"]
         tab.nodes = tuple(_node(i, raw) for i, raw in enumerate(read["nodes"], 1))
@@ -377,6 +393,11 @@ class ChromiumBrowser:
         """Read the page again: scripts may have changed it."""
         self._settle()
         self._read()
+
+    def detach(self) -> Any:
+        """Return the page in front for a judge; pages that it opens are no tabs."""
+        self._context.remove_listener("page", self._opened)
+        return self._tab.page
 
     def close(self) -> None:
         close_context(self._context)

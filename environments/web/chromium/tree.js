@@ -1,8 +1,9 @@
 // The accessibility tree of the live page, by the rules of environments/web/axtree.py, so that a
 // page without scripts gives the same lines. On pages with scripts there is more: elements that
-// listen to the mouse are buttons, and with `shapes` the parts of drawings are lines too.
+// listen to the mouse are buttons, and with `shapes` the parts of drawings are lines too. Elements
+// that match the selector `skip` are left out.
 // Returns the page as JSON; element i is kept in window.__elements[i - 1] to act on it.
-(shapes) => {
+([shapes, skip]) => {
   const HIDDEN = new Set(["head", "script", "style", "template", "noscript", "option"]);
   const INLINE = new Set("span b strong em i small code abbr time".split(" "));
   const HEADINGS = new Set(["h1", "h2", "h3", "h4", "h5", "h6"]);
@@ -14,7 +15,7 @@
   const collapse = (text) => text.split(/\s+/u).filter(Boolean).join(" ");
   const scripted = document.scripts.length > 0;
   const labels = new Map();
-  for (const label of document.querySelectorAll("label")) {
+  for (const label of document.querySelectorAll("label[for]")) {
     labels.set(label.getAttribute("for"), collapse(label.textContent));
   }
   const nodes = [], elements = [];
@@ -33,6 +34,7 @@
   };
   const visible = (element) =>
     !element.hasAttribute("hidden") &&
+    !(skip && element.matches(skip)) &&
     (!scripted || element.checkVisibility({ visibilityProperty: true }));
   const listens = (element) =>
     scripted &&
@@ -47,7 +49,7 @@
   const control = (element, tag) => {
     const kind = element.getAttribute("type") || (tag === "button" ? "submit" : "text");
     if (kind === "hidden") return;
-    let name = element.getAttribute("aria-label") || labels.get(element.id || null);
+    let name = element.getAttribute("aria-label") || labels.get(element.id);
     name = name || collapse(element.closest("label")?.textContent ?? "");
     const field = {
       name: element.name || "", value: element.value, checked: Boolean(element.checked),
@@ -81,8 +83,12 @@
   const marked = (element) => {
     const role = element.getAttribute("role");
     const editable = element.isContentEditable;
-    const name = element.getAttribute("aria-label") || collapse(element.textContent) ||
-      element.title || element.id || element.className.toString();
+    let name = element.getAttribute("aria-label") || collapse(element.textContent) || element.title;
+    if (!name) {
+      const colour = getComputedStyle(element).backgroundColor;
+      const shown = colour === "rgba(0, 0, 0, 0)" ? "" : colour;
+      name = collapse(`${element.id || element.classList} ${shown}`);
+    }
     const field = editable && {
       name: "", value: element.innerText, checked: false, required: false, multiline: true,
       options: [],
@@ -117,8 +123,10 @@
       if (child.nodeType !== Node.ELEMENT_NODE) continue;
       const tag = child.tagName.toLowerCase();
       if (HIDDEN.has(tag) || !visible(child)) continue;
-      if (tag === "label") {
-        if (scripted) for (const e of child.querySelectorAll(CONTROLS)) lineOf(e, e.tagName.toLowerCase());
+      if (tag === "label" && !(scripted && !child.control)) { // one without a control is a text
+        if (scripted && child.contains(child.control)) {
+          lineOf(child.control, child.control.tagName.toLowerCase());
+        }
         continue;
       }
       if (INLINE.has(tag) && !(listens(child) && !holdsControls(child))) {

@@ -1,0 +1,1 @@
+"""MiniWoB++: small pages with one small task each, in a real Chromium."""
