@@ -5,6 +5,8 @@ import http.server
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -187,6 +189,12 @@ def _end(pids: list[int]) -> list[int]:
             return []
         time.sleep(0.02)
     return left
+
+
+def test_a_process_that_closes_nothing_ends_all_the_same():
+    code = f"from {ChromiumSiteEnv.__module__} import ChromiumSiteEnv; e = ChromiumSiteEnv(); "
+    done = subprocess.run([sys.executable, "-c", code + "e.reset()"], timeout=100, check=False)
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -4,6 +4,7 @@ The browser's only way out is a proxy, and that proxy is the HTTP server of the 
 is not `http://site.test` is refused there, without asking a name server or opening a connection.
 """
 
+import atexit
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -49,8 +50,11 @@ class SiteTab(ChromiumBrowser):
                 context.add_cookies([{"name": "session", "value": cookie, "url": ORIGIN}])
             super().__init__(context, site.origins, start, viewport)
             self._stack = stack.pop_all()
+        # At the end of the process the server's thread is gone before what waits for it.
+        atexit.register(self.close)
 
     def close(self) -> None:
+        atexit.unregister(self.close)
         self._stack.close()
 
 
