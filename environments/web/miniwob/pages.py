@@ -1,12 +1,13 @@
 """The package's pages, behind a proxy that serves nothing else, and which of them are used."""
 
 import json
+import os
 import threading
 from functools import lru_cache
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from scalinginter.errors import UserError
@@ -44,10 +45,11 @@ def used_pages() -> list[str]:
 class _Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 30
-    extensions_map: ClassVar = {
-        **SimpleHTTPRequestHandler.extensions_map,
-        ".html": "text/html; charset=utf-8",
-    }
+
+    def guess_type(self, path: str | os.PathLike[str]) -> str:
+        return (
+            "text/html; charset=utf-8" if str(path).endswith(".html") else super().guess_type(path)
+        )
 
     def translate_path(self, path: str) -> str:
         parts = urlsplit(path)
