@@ -55,11 +55,11 @@ def test_pitfall_25_the_same_seed_and_clicks_give_the_same_pages(env: MiniWob, p
 
 
 def test_a_page_has_no_time_out_and_its_clock_moves_with_the_turns(env: MiniWob):
-    _start(env, "button-delay")
-    for action in ("click [2]", "hover [1]", "hover [1]", "hover [1]", "click [3]"):
+    _start(env, "button-delay", 3)
+    for action in ("click [2]", "hover [1]", "hover [1]", "click [3]"):
         _, reward, terminated, _, _ = env.step(action)
     assert (reward, terminated) == (1.0, True)
-    _start(env, "button-delay")
+    _start(env, "button-delay", 3)
     env.step("click [2]")
     assert env.step("click [3]")[1:3] == (0.0, True)
 

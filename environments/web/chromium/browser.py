@@ -60,8 +60,7 @@ class ChromiumBrowser:
         wait_ms: longest wait for a page to load; what is there by then is shown.
         shapes: parts of SVG drawings are lines too.
         skip: CSS selector of elements that are left out.
-        tick_ms: the page's clock stands still but for this much after every action; 0: it is the
-            real one.
+        stopped_clock: the pages' clock stands still but for `tick`.
     """
 
     def __init__(
@@ -74,19 +73,18 @@ class ChromiumBrowser:
         wait_ms: int = 10_000,
         shapes: bool = False,
         skip: str = "",
-        tick_ms: int = 0,
+        stopped_clock: bool = False,
     ) -> None:
         self._context = context
         self._origins = tuple(origins)
         self._viewport = viewport
         self._wait_ms = wait_ms
         self._reading = [shapes, skip]
-        self._tick_ms = tick_ms
         self._tabs: list[_Tab] = []
         self._front = 0
         self._home = start
         context.add_init_script(LISTENERS)
-        if tick_ms:
+        if stopped_clock:
             context.clock.install(time=CLOCK_START)
             context.clock.pause_at(CLOCK_START + 1)
         context.on("page", self._opened)
@@ -183,8 +181,6 @@ class ChromiumBrowser:
             if not (self._tab.asked or self._tab.loading):
                 break
             self._tab.page.wait_for_timeout(POLL_MS)
-        if self._tick_ms:
-            self._context.clock.run_for(self._tick_ms)
 
     def _read(self) -> None:
         """Read the tree of the page in front; a page that changes under the reader is read anew."""
@@ -392,6 +388,11 @@ class ChromiumBrowser:
     def refresh(self) -> None:
         """Read the page again: scripts may have changed it."""
         self._settle()
+        self._read()
+
+    def tick(self, milliseconds: int) -> None:
+        """Move the clock of a browser with `stopped_clock`, and read the page again."""
+        self._context.clock.run_for(milliseconds)
         self._read()
 
     def detach(self) -> Any:

@@ -137,12 +137,12 @@ class MiniWob(TextEnv):
         context.add_init_script(SEED_RANDOM)
         url = f"{ORIGIN}/miniwob/{self._page}.html"
         self._browser = ChromiumBrowser(
-            context, (ORIGIN,), url, self._viewport, shapes=True, skip=SKIP, tick_ms=TICK_MS
+            context, (ORIGIN,), url, self._viewport, shapes=True, skip=SKIP, stopped_clock=True
         )
         page = self._browser.page
         page.wait_for_load_state("load")
         page.evaluate(START, str(page_seed))
-        self._browser.refresh()
+        self._browser.tick(TICK_MS)
         self._goal, self._over = page.evaluate(STATE)[0], False
         return self._observe(""), {"task_id": task.id, "success": False}
 
@@ -167,6 +167,7 @@ class MiniWob(TextEnv):
             note = f"There is one page and no {parsed.kind} here. Actions: {', '.join(VERBS)}."
         else:
             note = perform(self._browser, parsed)
+        self._browser.tick(TICK_MS)
         self._goal, done, raw = self._browser.page.evaluate(STATE)
         if not done:
             return self._observe(note), 0.0, False, False, {"success": False}
