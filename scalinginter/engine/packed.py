@@ -97,12 +97,14 @@ class PackedForward:
         plan.common = self._common(answers)
         device = self._model.device
         self._cache.ensure(self._num_slots, max(plan.write_positions) + 1)
+        keep = torch.tensor(logits_at, dtype=torch.long, device=device)
+        outputs = keep if len(keep) < len(plan.ids) else None
         logits = self._model(
             input_ids=torch.tensor([plan.ids], device=device),
             position_ids=torch.tensor([plan.positions], device=device),
-            attention_layout=SlotLayout(self._cache, plan, device),
+            attention_layout=SlotLayout(self._cache, plan, device, outputs),
             use_cache=False,
-            logits_to_keep=torch.tensor(logits_at, dtype=torch.long, device=device),
+            logits_to_keep=keep,
         ).logits[0]
         return logits, [(answer, index[row]) for answer, row in done]
 

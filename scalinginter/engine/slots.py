@@ -11,8 +11,17 @@ import torch
 _FIRST_CAPACITY = 64
 
 
+def by_products(states: torch.Tensor) -> bool:
+    """Whether these states attend by plain matrix products: fp32 and fp64 on a CPU."""
+    return states.device.type == "cpu" and states.dtype in (torch.float32, torch.float64)
+
+
 class SlotCache:
-    """Keys and values per layer, `[S, K, C, D]`; grows by doubling, contents kept."""
+    """Keys and values per layer, `[S, K, C, D]`; grows by doubling, contents kept.
+
+    Where attention is matrix products, keys lie in memory as `[S, K, D, C]`: the product with a
+    few queries reads them faster.
+    """
 
     def __init__(self) -> None:
         self.keys: dict[int, torch.Tensor] = {}
@@ -35,8 +44,8 @@ class SlotCache:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The tensors of a layer, made in the shape of what is about to be written."""
         if layer not in self.keys:
-            self.keys[layer] = self._new(key)
-            self.values[layer] = self._new(value)
+            self.keys[layer] = self._new(key, by_position=not by_products(key))
+            self.values[layer] = self._new(value, by_position=True)
         return self.keys[layer], self.values[layer]
 
     @property
@@ -60,17 +69,15 @@ class SlotCache:
         self.values.clear()
         self.num_slots = self.capacity = 0
 
-    def _new(self, like: torch.Tensor) -> torch.Tensor:
-        # Zeros: a masked key has weight 0, and 0 times an uninitialised NaN would be NaN.
-        shape = (self.num_slots, like.shape[1], self.capacity, like.shape[3])
-        return torch.zeros(shape, dtype=like.dtype, device=like.device)
+    def _new(self, like: torch.Tensor, by_position: bool) -> torch.Tensor:
+        """Zeros: a masked key has weight 0, and 0 times an uninitialised NaN would be NaN."""
+        heads, size = like.shape[1], like.shape[3]
+        if by_position:
+            return like.new_zeros(self.num_slots, heads, self.capacity, size)
+        return like.new_zeros(self.num_slots, heads, size, self.capacity).transpose(2, 3)
 
     def _grown(self, old: torch.Tensor) -> torch.Tensor:
-        new = torch.zeros(
-            (self.num_slots, old.shape[1], self.capacity, old.shape[3]),
-            dtype=old.dtype,
-            device=old.device,
-        )
+        new = self._new(old, by_position=old.stride(3) == 1)
         new[: old.shape[0], :, : old.shape[2]] = old
         return new
 

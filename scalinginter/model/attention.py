@@ -17,7 +17,13 @@ ATTENTION = "scalinginter"
 
 
 class AttentionLayout(Protocol):
-    """Says what the packed tokens of one forward pass attend to."""
+    """Says what the packed tokens of one forward pass attend to.
+
+    `outputs`, int64 and without repeats: the packed tokens whose last hidden state is looked at,
+    so that the last layer may leave out the others. None: all.
+    """
+
+    outputs: torch.Tensor | None
 
     def attend(
         self,

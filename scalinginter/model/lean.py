@@ -20,6 +20,7 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
+_SMALL = 1 << 17  # elements of a weight that is copied in less time than a call takes
 BLOCK_BYTES = 3 << 18  # of one tensor: the few that a step touches fit the cache together
 
 _NORMS: dict[type[nn.Module], type[nn.Module]] = {  # decoder -> its norm
@@ -68,32 +69,67 @@ def _forward(
     if plain or checkpointing or mixed or input_ids is None or position_ids is None:
         return type(self).forward(self, input_ids=input_ids, position_ids=position_ids, **kwargs)
     x = self.embed_tokens(input_ids)
-    cos, sin = (part[0].unsqueeze(1) for part in self.rotary_emb(x, position_ids))  # [T, 1, D]
+    rotary = _rotary(*self.rotary_emb(x, position_ids))
     x = x[0]
     for layer in self.layers:
-        x = _attend(layer.self_attn, x, _norm(layer.input_layernorm, x), cos, sin, layout)
+        attended = _attend(layer.self_attn, _norm(layer.input_layernorm, x), rotary, layout)
+        if layer is self.layers[-1] and layout.outputs is not None:
+            x, attended = (rows.index_select(0, layout.outputs) for rows in (x, attended))
+        x = _add(x, attended, layer.self_attn.o_proj)
         x = _feed(layer.mlp, x, _norm(layer.post_attention_layernorm, x))
-    return BaseModelOutputWithPast(last_hidden_state=_norm(self.norm, x)[None])
+    x = _norm(self.norm, x)
+    if layout.outputs is not None:
+        x = x.new_zeros(position_ids.shape[1], x.shape[1]).index_copy(0, layout.outputs, x)
+    return BaseModelOutputWithPast(last_hidden_state=x[None])
 
 
-def _attend(
-    module: Any, residual: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Any
-) -> Tensor:
-    """residual, x [T, C] -> [T, C]: attention added to the residual."""
-    size = module.head_dim
-    query = module.q_proj(x).view(len(x), -1, size)
-    key = module.k_proj(x).view(len(x), -1, size)
-    value = module.v_proj(x).view(len(x), -1, size)
-    if isinstance(module, qwen3.Qwen3Attention):
-        query, key = _norm(module.q_norm, query), _norm(module.k_norm, key)
-    query, key = _rotate(query, cos, sin), _rotate(key, cos, sin)
+def _rotary(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """[1, T, D] each -> [T, 1, D], with the sign that `_rotated` wants of the first half."""
+    half = sin.shape[-1] // 2
+    sin = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1)
+    return cos[0].unsqueeze(1), sin[0].unsqueeze(1)
+
+
+def _attend(module: Any, x: Tensor, rotary: tuple[Tensor, Tensor], layout: Any) -> Tensor:
+    """x [T, C] -> [T, H * D]."""
     attended = layout.attend(
         module.layer_idx,
-        *(states.transpose(0, 1)[None] for states in (query, key, value)),
+        *(states.transpose(0, 1)[None] for states in _heads(module, x, *rotary)),
         scaling=module.scaling,
         sliding_window=getattr(module, "sliding_window", None),
     )
-    return _add(residual, attended.reshape(len(x), -1), module.o_proj)
+    return attended.reshape(len(x), -1)
+
+
+def _heads(module: Any, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """x [T, C] -> query [T, H, D], key and value [T, K, D]."""
+    size = module.head_dim
+    if not torch.is_grad_enabled() and module.q_proj.weight.numel() <= _SMALL:
+        return _heads_at_once(module, x, cos, sin)
+    query, key, value = (
+        linear(x).view(len(x), -1, size) for linear in (module.q_proj, module.k_proj, module.v_proj)
+    )
+    if isinstance(module, qwen3.Qwen3Attention):
+        query, key = _norm(module.q_norm, query), _norm(module.k_norm, key)
+    return _rotate(query, cos, sin), _rotate(key, cos, sin), value
+
+
+def _heads_at_once(
+    module: Any, x: Tensor, cos: Tensor, sin: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same in fewer calls, for weights that are copied in less time than a call takes."""
+    size, eps = module.head_dim, module.config.rms_norm_eps
+    parts = module.q_proj, module.k_proj, module.v_proj
+    biases = [part.bias for part in parts if part.bias is not None]
+    weight = torch.cat([part.weight for part in parts])
+    states = F.linear(x, weight, torch.cat(biases) if biases else None).view(len(x), -1, size)
+    heads, key_heads = (part.out_features // size for part in parts[:2])
+    turned, value = states.split((heads + key_heads, key_heads), dim=1)
+    if isinstance(module, qwen3.Qwen3Attention):
+        norms = (module.q_norm.weight.expand(heads, -1), module.k_norm.weight.expand(key_heads, -1))
+        turned = F.rms_norm(turned, (size,), None, eps).mul_(torch.cat(norms))
+    query, key = _rotated(turned, cos, sin).split((heads, key_heads), dim=1)
+    return query, key, value
 
 
 def _feed(module: Any, residual: Tensor, x: Tensor) -> Tensor:
@@ -113,11 +149,10 @@ def _add(residual: Tensor, x: Tensor, linear: nn.Linear) -> Tensor:
 def _norm(module: Any, x: Tensor) -> Tensor:
     """RMS norm over the last dimension of `x`, any shape."""
     weight, eps = module.weight, module.variance_epsilon
-    flat = x.reshape(-1, x.shape[-1])
     if torch.is_grad_enabled():
-        normed: Any = _Norm.apply(flat, weight, eps)
+        normed: Any = _Norm.apply(x.reshape(-1, x.shape[-1]), weight, eps)
         return normed.view(x.shape)
-    return (flat * _scale(flat, eps)).mul_(weight).view(x.shape)
+    return F.rms_norm(x, weight.shape, weight, eps)
 
 
 def _scale(rows: Tensor, eps: float) -> Tensor:
@@ -126,19 +161,15 @@ def _scale(rows: Tensor, eps: float) -> Tensor:
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x [T, H, D]; cos, sin [T, 1, D]."""
+    """x [T, H, D]; cos, sin [T, 1, D] of `_rotary`."""
     if torch.is_grad_enabled():
         return _Rotate.apply(x, cos, sin)  # type: ignore[return-value]
     return _rotated(x, cos, sin)
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x cos + [-x2, x1] sin, with x1 and x2 the halves of each head."""
-    half = x.shape[-1] // 2
-    out = x * cos
-    out[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1)
-    out[..., half:].addcmul_(x[..., :half], sin[..., half:])
-    return out
+    """x cos + [x2, x1] sin, with x1 and x2 the halves of each head."""
+    return (x * cos).addcmul_(x.roll(x.shape[-1] // 2, -1), sin)
 
 
 def _blocks(rows: Tensor) -> list[slice]:
@@ -186,9 +217,7 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         cos, sin = ctx.saved_tensors
-        half = cos.shape[-1] // 2
-        back = torch.cat((-sin[..., half:], -sin[..., :half]), dim=-1)
-        return _rotated(gradients[0], cos, back), None, None
+        return _rotated(gradients[0], cos, sin.roll(sin.shape[-1] // 2, -1)), None, None
 
 
 class _Feed(torch.autograd.Function):

@@ -196,10 +196,11 @@ def _micro_batch(items: list[_Item], device: torch.device) -> MicroBatch:
         offset += item.length - shared
     tokens = _trained_tokens(items, np.concatenate(logit_index))
     constraints, order = _constraints(items, tokens["targets_N"])
+    outputs = torch.from_numpy(np.unique(tokens["logit_index_N"]).astype(np.int64)).to(device)
     return MicroBatch(
         ids_T=torch.from_numpy(np.concatenate(ids)).to(device),
         positions_T=torch.from_numpy(np.concatenate(positions)).to(device),
-        layout=PackedLayout(prefix_lengths, rows, device),
+        layout=PackedLayout(prefix_lengths, rows, device, outputs),
         rows=[item.row for item in items],
         constraints=constraints and constraints_to(constraints, device),
         **{name: torch.from_numpy(array[order]).to(device) for name, array in tokens.items()},

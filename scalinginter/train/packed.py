@@ -33,6 +33,7 @@ class PackedLayout:
         rows: Per row, in packed order: the number of its prompt (-1: none), and how many ids of
             its own follow.
         device: Where the index tensors live.
+        outputs: Packed tokens whose last hidden state is looked at; None: all.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class PackedLayout:
         prefix_lengths: Sequence[int],
         rows: Sequence[tuple[int, int]],
         device: torch.device | str = "cpu",
+        outputs: Tensor | None = None,
     ) -> None:
+        self.outputs = outputs
         self._prefix_lengths, self._rows, self._device = prefix_lengths, rows, device
         starts = list(accumulate([*prefix_lengths, *(n for _, n in rows)], initial=0))
         lengths = [n + (prefix_lengths[p] if p >= 0 else 0) for p, n in rows]

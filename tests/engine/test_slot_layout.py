@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalinginter.engine import layout
+from scalinginter.engine import buckets
 from scalinginter.engine.layout import SlotLayout
 from scalinginter.engine.slots import Round, SlotCache
 
@@ -37,7 +37,7 @@ def attend_row_by_row(cache, rows, query, window):
 @pytest.mark.parametrize("call_us", [0.0, 1e9])  # every row on its own; never on its own
 @pytest.mark.parametrize("window", [None, 5])
 def test_attention_over_slots_is_attention_row_by_row(call_us, window, monkeypatch):
-    monkeypatch.setattr(layout, "_CALL_US", call_us)
+    monkeypatch.setattr(buckets, "_CALL_US", call_us)
 
     @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(ROWS, st.integers(0, 1000))

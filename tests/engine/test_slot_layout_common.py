@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalinginter.engine import layout
+from scalinginter.engine import buckets, slot_attention
 from scalinginter.engine.layout import SlotLayout
 from scalinginter.engine.slots import Round, SlotCache
 
@@ -43,8 +43,8 @@ def fill(groups, scattered, counts, seed):
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("scattered", [False, True])
 def test_common_beginnings_change_nothing(window, scattered, monkeypatch):
-    monkeypatch.setattr(layout, "_COMMON_US", 0.0)
-    monkeypatch.setattr(layout, "_CALL_US", 1e9)  # no row is worth a call of its own
+    monkeypatch.setattr(buckets, "_COMMON_US", 0.0)
+    monkeypatch.setattr(buckets, "_CALL_US", 1e9)  # no row is worth a call of its own
 
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(GROUPS, st.sampled_from([1, 1, 3, 20]), st.integers(0, 1000))
@@ -64,24 +64,27 @@ def test_common_beginnings_change_nothing(window, scattered, monkeypatch):
 
 
 def test_the_common_part_is_read_apart(monkeypatch):
-    monkeypatch.setattr(layout, "_COMMON_US", 0.0)
-    lengths = []
-    original = layout._with_normaliser
+    monkeypatch.setattr(buckets, "_COMMON_US", 0.0)
+    read = []
+    original = slot_attention.take
 
-    def spy(query, keys, *rest):
-        lengths.append(tuple(keys.shape[::2]))
-        return original(query, keys, *rest)
+    def spy(store, slots):
+        found = original(store, slots)
+        read.append(tuple(found.shape[::2]))
+        return found
 
-    monkeypatch.setattr(layout, "_with_normaliser", spy)
+    monkeypatch.setattr(buckets, "take", spy)
+    monkeypatch.setattr(slot_attention, "take", spy)
     cache, plan, _ = fill([(30, [5, 7]), (32, [4, 4])], False, 1, 0)
     states = [torch.randn(1, heads, 4, SIZE) for heads in (HEADS, KEY_HEADS, KEY_HEADS)]
     SlotLayout(cache, plan, CPU).attend(0, *states, scaling=1.0, sliding_window=None)
-    assert lengths == [(4, 37 - 30), (2, 30)]  # own keys of four rows; common ones of two groups
+    own, common = (4, 37 - 30), (2, 30)  # keys of four rows; keys of two groups
+    assert read == [own, common, own, common]  # keys, then values
 
 
 def test_a_common_beginning_that_this_pass_computes_is_read_up_to_there_only(monkeypatch):
-    monkeypatch.setattr(layout, "_COMMON_US", 0.0)
-    monkeypatch.setattr(layout, "_CALL_US", 1e9)
+    monkeypatch.setattr(buckets, "_COMMON_US", 0.0)
+    monkeypatch.setattr(buckets, "_CALL_US", 1e9)
     answers = []
     for common in ([], [([0, 1], 30)]):
         cache, _, source = fill([(20, [1, 1])], False, 1, 0)
@@ -97,10 +100,10 @@ def test_a_common_beginning_that_this_pass_computes_is_read_up_to_there_only(mon
 
 
 def test_a_row_without_company_keeps_the_others_from_sharing(monkeypatch):
-    monkeypatch.setattr(layout, "_COMMON_US", 0.0)
+    monkeypatch.setattr(buckets, "_COMMON_US", 0.0)
     cache, plan, _ = fill([(30, [5, 7])], False, 1, 0)
     plan.add(5, 3, [0])
-    monkeypatch.setattr(layout, "_attend_common", None)  # would raise if it were called
+    monkeypatch.setattr(slot_attention, "_common_scores", None)  # would raise if it were called
     states = [torch.randn(1, heads, 3, SIZE) for heads in (HEADS, KEY_HEADS, KEY_HEADS)]
     out = SlotLayout(cache, plan, CPU).attend(0, *states, scaling=1.0, sliding_window=None)
     assert out.isfinite().all()
@@ -110,9 +113,9 @@ def test_the_engine_says_which_slots_start_alike(make_engine, ask, request_of, m
     said = []
     made = SlotLayout.__init__
 
-    def spy(self, cache, plan, device):
+    def spy(self, cache, plan, *rest):
         said.append(sorted((sorted(slots), length) for slots, length in plan.common))
-        made(self, cache, plan, device)
+        made(self, cache, plan, *rest)
 
     monkeypatch.setattr(SlotLayout, "__init__", spy)
     prompts = {"a0": [7, 8, 9, 1], "a1": [7, 8, 9, 2], "b0": [5, 6, 3], "b1": [5, 6, 4]}

@@ -37,6 +37,9 @@ FAMILIES = {
 class Causal:
     """One causal row, by the definition."""
 
+    def __init__(self, outputs=None):
+        self.outputs = outputs
+
     def attend(self, layer, query, key, value, *, scaling, sliding_window):
         key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
         scores = query @ key.transpose(-1, -2) * scaling
@@ -63,12 +66,12 @@ def build():
     return make
 
 
-def run(model, num_tokens=40):
+def run(model, num_tokens=40, outputs=None):
     source = torch.Generator().manual_seed(1)
     return model(
         input_ids=torch.randint(0, 61, (1, num_tokens), generator=source),
         position_ids=torch.arange(num_tokens)[None],
-        attention_layout=Causal(),
+        attention_layout=Causal(outputs),
         use_cache=False,
     ).logits
 
@@ -84,6 +87,19 @@ def test_the_lean_pass_gives_the_same_logits(family, with_gradient, build):
     plain, slim = build(family)
     with torch.set_grad_enabled(with_gradient):
         torch.testing.assert_close(run(slim), run(plain), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("with_gradient", [True, False])
+def test_the_last_layer_leaves_out_tokens_that_nobody_looks_at(with_gradient, build):
+    _, slim = build()
+    widths, looked_at = [], torch.tensor([3, 17, 39])
+    original = lean._feed
+    with torch.set_grad_enabled(with_gradient), pytest.MonkeyPatch.context() as patch:
+        expected = run(slim)[:, looked_at]
+        patch.setattr(lean, "_feed", lambda m, *x: widths.append(len(x[1])) or original(m, *x))
+        got = run(slim, outputs=looked_at)[:, looked_at]
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
+    assert widths == [40] * (len(widths) - 1) + [3]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
