@@ -82,7 +82,9 @@ class CheckpointStore:
     def standing(self) -> str:
         """Say which checkpoint a run can be continued from, without reading it."""
         found = self._all()
-        return f"the checkpoint of step {step_of(found[0])} stands" if found else "none was saved"
+        if not found:
+            return "no checkpoint was saved"
+        return f"the checkpoint of step {step_of(found[0])} stands"
 
     def find(self) -> Found | None:
         """Return the newest whole checkpoint; None if none was ever saved.

@@ -98,7 +98,7 @@ def test_ctrl_c_twice_is_recorded_and_says_that_nothing_was_saved(start, toy_fil
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=20)
-    assert "Stopped at once; none was saved." in output
+    assert "Stopped at once; no checkpoint was saved." in output
     assert status(run_dir) == "stopped"
 
 

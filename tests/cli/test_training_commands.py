@@ -74,7 +74,7 @@ def test_ctrl_c_twice_ends_at_once_with_one_sentence(start, toy_file, tmp_path):
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=20)
-    assert "Stopped at once; none was saved." in output
+    assert "Stopped at once; no checkpoint was saved." in output
     assert "Traceback" not in output
 
 

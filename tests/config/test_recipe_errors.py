@@ -59,6 +59,13 @@ def test_all_problems_are_told_at_once():
         ({"chat": {"format": "react", "constrain_to_admissible": True}}, "format: plain"),
         ({"rollout": {"max_tokens_per_turn": 64, "max_context": 64}}, "must be below"),
         ({"engine": {"kind": "scripted"}}, "engine: kind: scripted needs a script"),
+        (
+            {
+                "engine": {"kind": "scripted", "script": ["jump"]},
+                "chat": {"constrain_to_admissible": True},
+            },
+            "cannot be held to a constraint",
+        ),
         ({"train": 5}, "train: must be a block of keys with values, got 5"),
         ({"environment": {"id": "toy_corridor", "params": [1]}}, "environment.params: must be a"),
     ],
