@@ -75,3 +75,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         if name in arguments[:1]:
             importlib.import_module(module).add_arguments(sub)
     return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -121,14 +121,21 @@ def _cut(text: str, width: int) -> str:
 
 
 def _family(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    below = children.read_text().split() if children.exists() else []
+    below = _read(f"/proc/{pid}/task/{pid}/children").split()
     return [pid, *(member for child in below for member in _family(int(child)))]
 
 
 def _private_mib(pid: int) -> float:
-    memory = Path(f"/proc/{pid}/smaps_rollup")
-    if not memory.exists():
+    lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()[1:]
+    if not lines:
         return 0.0
-    fields = dict(line.split(":", 1) for line in memory.read_text().splitlines()[1:])
+    fields = dict(line.split(":", 1) for line in lines)
     return sum(int(fields[key].split()[0]) for key in ("Private_Clean", "Private_Dirty")) / 1024
+
+
+def _read(path: str) -> str:
+    """The text of a file of a process that may have ended: then nothing."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
