@@ -219,13 +219,15 @@ class Search(TextEnv):
         return False, f1(answer, accepted)
 
     def admissible_actions(self) -> list[str] | None:
-        """Return searches for, and answers of, what the latest documents and the question name.
+        """Return searches for, and answers of, what the latest documents name; a search for the
+        question's start where they name nothing to search for.
 
         None for questions of the user: nobody knows what they name.
         """
         if self._questions is not None:
             return None
-        titles = [self._task.data["start"], *(f.value for f in self._facts if f.is_entity)]
+        named = [fact.value for fact in self._facts if fact.is_entity]
+        titles = named or [self._task.data["start"]]
         queries = [query for title in titles for query in self._queries(title)]
         actions = [self._action("search", query) for query in queries]
         actions += [self._action("answer", fact.value) for fact in self._facts]
