@@ -9,7 +9,12 @@ from scalinginter.chat.action import Plain, ReAct
 
 ROOT = Path(__file__).parents[2]
 ACTIONS = st.text(min_size=1).filter(
-    lambda text: text == text.strip() and text.splitlines() == [text] and text[:2] != "**"
+    lambda text: (
+        "</think>" not in text
+        and text == text.strip()
+        and text.splitlines() == [text]
+        and text[:2] != "**"
+    )
 )
 
 
@@ -87,11 +92,19 @@ def test_pitfall_30_code_in_an_answer_is_text():
     assert [parse_plain(code), parse_react(f"Action: {code}")] == [code, code]
 
 
+NO_TEXT_OF_A_MODEL = {
+    "environments/code/sandbox/confine.py",  # runs inside the sandbox
+    "environments/code/sandbox/driver.py",  # runs inside the sandbox
+    "environments/code/python_programs/functions.py",  # its own expressions and whole numbers
+}
+
+
 @pytest.mark.parametrize("package", ["scalinginter", "environments"])
 def test_pitfall_30_no_module_evaluates_text(package):
     calls = [
         (path.name, node.func.id)
         for path in sorted((ROOT / package).rglob("*.py"))
+        if str(path.relative_to(ROOT)) not in NO_TEXT_OF_A_MODEL
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
