@@ -168,7 +168,7 @@ def events(folder: Path, what: str) -> list[str]:
 
 
 def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=150)
     return process.returncode, output
 
 
