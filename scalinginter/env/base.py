@@ -15,6 +15,33 @@ Isolation = Literal["inline", "thread", "process"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
+def check_whole(name: str, value: Any, least: int, most: int = 2**31) -> None:
+    """Raise `UserError` unless a parameter is a whole number from `least` to `most`."""
+    if type(value) is not int or not least <= value <= most:
+        raise UserError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+
+
+def chosen_kinds(
+    kinds: Sequence[str] | str | None, known: Sequence[str], what: str
+) -> tuple[str, ...]:
+    """Return the kinds that a parameter names, each once; None: all that are known.
+
+    Raises `UserError` for an unknown one and for none at all.
+    """
+    if kinds is None:
+        return tuple(known)
+    given = [kinds] if isinstance(kinds, str) else list(kinds)
+    for kind in given:
+        if kind not in known:
+            raise UserError(
+                f"unknown kind of {what} {kind!r}{nearest(f'{kind}', known)}; "
+                f"there are: {', '.join(known)}"
+            )
+    if not given:
+        raise UserError(f"kinds is empty; name some of {', '.join(known)}, or leave it out")
+    return tuple(dict.fromkeys(given))
+
+
 def check_split(split: str) -> None:
     """Raise `UserError` unless this is the name of a split."""
     if split not in SPLITS:

@@ -15,7 +15,7 @@ from environments.embodied.household.expert import solve
 from environments.embodied.household.grammar import SHOWN, TOOLS, act, actions_now
 from environments.embodied.household.homes import KINDS, build
 from environments.embodied.household.instances import Design, make_tasks
-from scalinginter.env.base import SPLITS, Split, TextEnv
+from scalinginter.env.base import SPLITS, Split, TextEnv, check_whole, chosen_kinds
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task, Tool
 
@@ -62,12 +62,12 @@ class Household(TextEnv):
         num_test: int = 144,
         task_seed: int = 0,
     ) -> None:
-        _check_int("min_errands", min_errands, 1, MOST_ERRANDS)
-        _check_int("max_errands", max_errands, min_errands, MOST_ERRANDS)
-        _check_int("rooms", rooms, 1, 4)
-        _check_int("copies", copies, 1, 6)
-        _check_int("clutter", clutter, 0, MOST_CLUTTER)
-        _check_int("task_seed", task_seed, 0)
+        check_whole("min_errands", min_errands, 1, MOST_ERRANDS)
+        check_whole("max_errands", max_errands, min_errands, MOST_ERRANDS)
+        check_whole("rooms", rooms, 1, 4)
+        check_whole("copies", copies, 1, 6)
+        check_whole("clutter", clutter, 0, MOST_CLUTTER)
+        check_whole("task_seed", task_seed, 0)
         if reward not in REWARDS:
             raise UserError(
                 f"reward must be one of {', '.join(REWARDS)}, got {reward!r}"
@@ -75,9 +75,11 @@ class Household(TextEnv):
             )
         self._sizes = (num_train, num_validation, num_test)
         for split, size in zip(SPLITS, self._sizes, strict=True):
-            _check_int(f"num_{split}", size, 1, MOST_TASKS)
+            check_whole(f"num_{split}", size, 1, MOST_TASKS)
         numbers = range(min_errands, max_errands + 1)
-        self._design = Design(_checked_kinds(kinds), numbers, rooms, copies, clutter, task_seed)
+        self._design = Design(
+            chosen_kinds(kinds, KINDS, "errand"), numbers, rooms, copies, clutter, task_seed
+        )
         self._by_progress = reward == "progress"
         self.instructions = RULES + GRAMMAR.format(forms=", ".join(SHOWN))
         self._over = True
@@ -137,23 +139,3 @@ class Household(TextEnv):
             " ".join([*map(a, nouns), *(noun.capitalize() for noun in nouns)]),
             " ".join([*errands, "on", *map(str, range(1, 25))]),
         ]
-
-
-def _checked_kinds(kinds: Sequence[str] | None) -> tuple[str, ...]:
-    if kinds is None:
-        return KINDS
-    given = [kinds] if isinstance(kinds, str) else list(kinds)
-    for kind in given:
-        if kind not in KINDS:
-            raise UserError(
-                f"unknown kind of errand {kind!r}{nearest(str(kind), KINDS)}; "
-                f"there are: {', '.join(KINDS)}"
-            )
-    if not given:
-        raise UserError(f"kinds is empty; name some of {', '.join(KINDS)}, or leave it out")
-    return tuple(dict.fromkeys(given))
-
-
-def _check_int(name: str, value: Any, least: int, most: int = 2**31) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise UserError(f"{name} must be a whole number from {least} to {most}, got {value!r}")

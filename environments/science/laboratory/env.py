@@ -13,7 +13,7 @@ from environments.science.laboratory.grammar import FORMS, act, actions_now
 from environments.science.laboratory.instances import KINDS, build, forms_of, make_tasks, plan
 from environments.science.laboratory.setup import LEVELS
 from environments.science.laboratory.world import World
-from scalinginter.env.base import SPLITS, Split, TextEnv, check_split
+from scalinginter.env.base import SPLITS, Split, TextEnv, check_split, check_whole, chosen_kinds
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task
 
@@ -59,10 +59,10 @@ class Laboratory(TextEnv):
         num_test: int = 120,
         task_seed: int = 0,
     ) -> None:
-        self._kinds = _checked_kinds(kinds)
-        _check_int("min_level", min_level, 1, len(LEVELS))
-        _check_int("max_level", max_level, min_level, len(LEVELS))
-        _check_int("task_seed", task_seed, 0)
+        self._kinds = chosen_kinds(kinds, tuple(KINDS), "task")
+        check_whole("min_level", min_level, 1, len(LEVELS))
+        check_whole("max_level", max_level, min_level, len(LEVELS))
+        check_whole("task_seed", task_seed, 0)
         if reward not in REWARDS:
             raise UserError(
                 f"reward must be one of {', '.join(REWARDS)}, got {reward!r}"
@@ -70,7 +70,7 @@ class Laboratory(TextEnv):
             )
         self._sizes = (num_train, num_validation, num_test)
         for split, size in zip(SPLITS, self._sizes, strict=True):
-            _check_int(f"num_{split}", size, 1, MOST_TASKS)
+            check_whole(f"num_{split}", size, 1, MOST_TASKS)
         self._levels = range(min_level, max_level + 1)
         self._by_progress = reward == "progress"
         self._task_seed = task_seed
@@ -145,23 +145,3 @@ class Laboratory(TextEnv):
             texts.append(experiment.goal.text)
             texts.append(" ".join([*world.rooms, *world.things, world.note, *world.answers]))
         return texts
-
-
-def _checked_kinds(kinds: Sequence[str] | None) -> tuple[str, ...]:
-    if kinds is None:
-        return tuple(KINDS)
-    given = [kinds] if isinstance(kinds, str) else list(kinds)
-    for kind in given:
-        if kind not in KINDS:
-            raise UserError(
-                f"unknown kind of task {kind!r}{nearest(str(kind), KINDS)}; "
-                f"there are: {', '.join(KINDS)}"
-            )
-    if not given:
-        raise UserError(f"kinds is empty; name some of {', '.join(KINDS)}, or leave it out")
-    return tuple(dict.fromkeys(given))
-
-
-def _check_int(name: str, value: Any, least: int, most: int = 2**31) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise UserError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
