@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Generate and cache what can be."""
-    recipe = load_recipe(options.schedule, options.set)
+    recipe = load_recipe(options.schedule, options.set, option="prepare-env")
     from scalinginter.env.base import SPLITS
     from scalinginter.env.registry import make
 

@@ -9,10 +9,9 @@ from scalinginter.compare.runs import Plan, Run, load_run, run_folder
 from scalinginter.config.load import differences, recipe_dict, validate
 from scalinginter.errors import UserError
 from scalinginter.track.run_folder import CONFIG, RUN_INFO
-from scalinginter.train.resume import MAY_CHANGE
+from scalinginter.train.resume import LIMITS, MAY_CHANGE, follows_the_end
 
 LOG = "output.log"
-_LIMITS = ("train.num_steps", "train.budget")  # the part of MAY_CHANGE that moves a run's end
 
 
 def to_do(plan: Plan, root: Path) -> tuple[list[Job], list[str]]:
@@ -33,7 +32,7 @@ def to_do(plan: Plan, root: Path) -> tuple[list[Job], list[str]]:
         config = plan.arms[arm] | {"seed": seed}
         changed = differences(_recipe_of(run), config) if run.config else {}
         problems += _refusals(run, config, changed)
-        if run.status == "finished" and not any(path.startswith(_LIMITS) for path in changed):
+        if run.status == "finished" and not any(path.startswith(LIMITS) for path in changed):
             finished.append(f"{arm}/seed{seed}")
         else:
             jobs.append(_job(plan, root, run, config))
@@ -80,11 +79,11 @@ def _refusals(run: Run, config: Mapping[str, Any], changed: Mapping[str, tuple])
     strange = [path for path in changed if not path.startswith(MAY_CHANGE)]
     if strange:
         return [f"{run.folder} holds a run with another recipe: {_listed(changed, strange)}."]
-    moved = [path for path in changed if path.startswith(_LIMITS)]
+    moved = [path for path in changed if path.startswith(LIMITS)]
     if not moved:
         return []
     what = f"{run.folder} cannot go on with another end ({_listed(changed, moved)})"
-    follows = _follows_the_end(config)
+    follows = follows_the_end(config)
     if follows:
         return [f"{what}: {follows}, so its first steps would have been others."]
     return [
@@ -98,20 +97,6 @@ def _listed(changed: Mapping[str, tuple], paths: list[str]) -> str:
     return "; ".join(
         f"{path} is {changed[path][0]!r} there, {changed[path][1]!r} now" for path in paths
     )
-
-
-def _follows_the_end(config: Mapping[str, Any]) -> str | None:
-    """Return what earlier steps have taken from where training ends; None when nothing."""
-    blocks = {"horizon": config["horizon"]}
-    blocks |= {f"horizons.{name}": block for name, block in config["horizons"].items()}
-    for path, block in blocks.items():
-        for key in ("at_fraction", "over_fraction"):
-            if block.get(key) is not None:
-                return f"{path}.{key} places its horizons by the share of the budget that is spent"
-    decay = config["train"]["decay"]
-    if decay != "constant":
-        return f"train.decay: {decay} places its learning rates by the number of steps"
-    return None
 
 
 def _spent(

@@ -16,17 +16,20 @@ from scalinginter.errors import ConfigError, nearest
 BUNDLED = Path(__file__).parent.parent / "_schedules"  # where the wheel keeps schedules/
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(
+    path: str | Path, overrides: Sequence[str] = (), option: str = "--schedule"
+) -> Recipe:
     """Load a recipe file, apply `a.b=c` overrides, validate.
 
+    `option`: what the user gave the path to, for messages.
     Raises `ConfigError` that lists every problem at once, each with its path.
     """
-    data = resolve(find_recipe(path))
+    data = resolve(find_recipe(path, option))
     apply_overrides(data, overrides)
     return validate(data, source=str(path))
 
 
-def find_recipe(path: str | Path) -> Path:
+def find_recipe(path: str | Path, option: str = "--schedule") -> Path:
     """Find a recipe as a path, or among the recipes that ship with the package."""
     given = Path(path)
     relative = Path(*given.parts[1:]) if given.parts[:1] == ("schedules",) else given
@@ -36,11 +39,13 @@ def find_recipe(path: str | Path) -> Path:
     if given.is_dir():
         names = sorted(p.name for p in given.glob("*.yaml"))
         hint = f"it is a folder; name one of its recipes: {', '.join(names) or 'it has none'}"
+    elif given.exists():
+        hint = "it is a device or a pipe; name a recipe file"
     else:
         near = [str(p) for p in given.parent.glob("*.yaml")] if given.parent.is_dir() else []
         near += [f"schedules/{p.relative_to(BUNDLED)}" for p in BUNDLED.glob("*/*.yaml")]
         hint = f"no such file{nearest(str(given), near)}"
-    raise ConfigError(f"--schedule {path}: {hint}")
+    raise ConfigError(f"{option} {path}: {hint}")
 
 
 def resolve(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from scalinginter.config.horizon_blocks import HorizonConfig
 from scalinginter.config.section import (
     Decay,
+    LearningRate,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -168,7 +169,7 @@ class TrainConfig(Section):
 
     num_steps: PositiveInt | None = None
     budget: BudgetConfig = BudgetConfig()
-    learning_rate: PositiveFloat = 1e-6
+    learning_rate: LearningRate = 1e-6
     warmup_steps: NonNegativeInt = 0
     decay: Literal["constant", "linear", "cosine"] = "constant"  # over the run, to 0
     weight_decay: NonNegativeFloat = 0.0
@@ -198,7 +199,7 @@ class SFTConfig(Section):
     num_demonstrations: NonNegativeInt = 0
     num_epochs: PositiveInt = 4
     batch_size: PositiveInt = 8  # demonstrations per optimizer step
-    learning_rate: PositiveFloat = 1e-3
+    learning_rate: LearningRate = 1e-3
 
 
 class EvalConfig(Section):

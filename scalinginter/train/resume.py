@@ -1,14 +1,16 @@
 """What a run may be continued with: its own recipe, give or take what has not happened yet."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from scalinginter.config.load import apply_overrides, differences, recipe_dict, validate
 from scalinginter.config.schema import Recipe
 from scalinginter.config.yaml_strict import read_mapping
 from scalinginter.errors import CheckpointError, UserError
 
-MAY_CHANGE = ("train.num_steps", "train.budget", "checkpoint", "track")
+LIMITS = ("train.num_steps", "train.budget")
+MAY_CHANGE = (*LIMITS, "checkpoint", "track")
 
 
 def resumed_recipe(run_dir: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -33,4 +35,25 @@ def resumed_recipe(run_dir: Path, overrides: Sequence[str] = ()) -> Recipe:
             + "\n".join(lines)
             + f"\nOnly {', '.join(MAY_CHANGE)} may change; start a new run for the rest"
         )
+    moved = [path for path in changed if path.startswith(LIMITS)]
+    follows = follows_the_end(before) if moved else None
+    if follows:
+        raise UserError(
+            f"--resume {run_dir}: another end ({', '.join(moved)}) is refused here: "
+            f"{follows}, so its first steps would have been others; start a new run"
+        )
     return recipe
+
+
+def follows_the_end(config: Mapping[str, Any]) -> str | None:
+    """Return what earlier steps have taken from where training ends; None when nothing."""
+    blocks = {"horizon": config["horizon"]}
+    blocks |= {f"horizons.{name}": block for name, block in config["horizons"].items()}
+    for path, block in blocks.items():
+        for key in ("at_fraction", "over_fraction"):
+            if block.get(key) is not None:
+                return f"{path}.{key} places its horizons by the share of the budget that is spent"
+    decay = config["train"]["decay"]
+    if decay != "constant":
+        return f"train.decay: {decay} places its learning rates by the number of steps"
+    return None

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from scalinginter.cli.main import main
 
@@ -268,3 +269,27 @@ def test_a_run_without_a_single_episode_ends_with_what_went_wrong(toy_file, tmp_
     assert "every episode of step 1 failed" in error
     assert "a reward must be finite, got nan" in error
     assert json.loads((tmp_path / "x" / "run.json").read_text())["status"] == "failed"
+
+
+def test_a_resume_with_another_end_is_refused_where_the_horizons_follow_it(refusal, run_copy):
+    config = run_copy / "config.yaml"
+    staged = {"kind": "staged", "stages": [1, 2], "at_fraction": [0.0, 0.5]}
+    data = yaml.safe_load(config.read_text()) | {"horizon": staged}
+    config.write_text(yaml.safe_dump(data))
+    error = refusal("train", "--resume", run_copy, "--set", "train.num_steps=50")
+    assert "horizon.at_fraction places its horizons by the share" in error
+
+
+def test_a_device_as_schedule_is_no_missing_file(refusal):
+    assert "it is a device or a pipe" in refusal("train", "--schedule", "/dev/null")
+
+
+def test_a_missing_recipe_of_prepare_env_is_told_without_schedule(refusal):
+    assert refusal("prepare-env", "nope").startswith("error: prepare-env nope: no such file")
+
+
+def test_a_learning_rate_that_fp32_cannot_hold_is_refused(refusal, toy_file):
+    path = toy_file()
+    assert "learning_rate" in refusal(
+        "train", "--schedule", path, "--set", "train.learning_rate=1e39"
+    )
