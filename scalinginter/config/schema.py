@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from scalinginter.config.guard import GuardConfig
 from scalinginter.config.horizon_blocks import HorizonConfig
 from scalinginter.config.section import (
     Decay,
@@ -247,6 +248,7 @@ class Recipe(Section):
     rollout: RolloutConfig = RolloutConfig()
     algorithm: GRPOConfig = GRPOConfig()
     train: TrainConfig
+    guard: GuardConfig = GuardConfig()
     sft: SFTConfig = SFTConfig()
     eval: EvalConfig
     checkpoint: CheckpointConfig = CheckpointConfig()

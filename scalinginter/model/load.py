@@ -77,6 +77,14 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
     os.replace(aside, folder)
 
 
+def restore_weights(model: PreTrainedModel, folder: Path) -> None:
+    """Put the weights that `save_policy` wrote to `folder` back into `model`, in place."""
+    from transformers import AutoModelForCausalLM
+
+    saved = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype, local_files_only=True)
+    model.load_state_dict(saved.state_dict())
+
+
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32

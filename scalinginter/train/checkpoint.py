@@ -47,9 +47,16 @@ class CheckpointStore:
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self.folder, self._keep = folder, keep
 
-    def save(self, step: int, write: Callable[[Path], None], state: dict[str, Any]) -> Path:
+    def save(
+        self,
+        step: int,
+        write: Callable[[Path], None],
+        state: dict[str, Any],
+        pinned: str | None = None,
+    ) -> Path:
         """Write a checkpoint: `write(folder)` puts the heavy files there. Returns its folder.
 
+        Older ones are dropped then, but for the newest `keep` and the one named `pinned`.
         Raises `RunFailedError` if it cannot be written; nothing of it is left then.
         """
         final = self.folder / f"{_PREFIX}{step:06d}"
@@ -72,7 +79,7 @@ class CheckpointStore:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         _sync(self.folder)
-        self._drop_old()
+        self._drop_old(pinned)
         return final
 
     def valid(self) -> list[Path]:
@@ -117,9 +124,10 @@ class CheckpointStore:
         names = [p for p in self.folder.iterdir() if p.name.removeprefix(_PREFIX).isdigit()]
         return sorted(names, key=step_of, reverse=True)
 
-    def _drop_old(self) -> None:
+    def _drop_old(self, pinned: str | None) -> None:
         for path in self._all()[self._keep :]:
-            shutil.rmtree(path)
+            if path.name != pinned:
+                shutil.rmtree(path)
         for path in self.folder.glob(f"{_PREFIX}*.tmp"):
             shutil.rmtree(path)
 

@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from scalinginter.algo.loss import LossBatch
+from scalinginter.algo.loss import LossBatch, kl_estimate, weighted_sum
 from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import TrainConfig
 from scalinginter.errors import RunFailedError
@@ -208,6 +208,10 @@ class Learner:
             )
         )
         self.accelerator.backward(terms.loss)
+        with torch.no_grad():  # from the policy that sampled, by tokens that it drew
+            every_N = torch.ones_like(weights_N, dtype=torch.bool)
+            kl_N = kl_estimate(batch.behaviour_N, scores.logprobs, every_N, "k3")
+        terms.averages["update/kl"] = weighted_sum(kl_N, weights_N, every_N)
         tally.add(terms, weights_N)
         if measure_gap:
             gap = (scores.logprobs.detach() - batch.behaviour_N).abs().max()
@@ -253,9 +257,14 @@ class Learner:
         self.forward_tokens = state["forward_tokens"]
 
 
+def blown_up(model: torch.nn.Module) -> list[str]:
+    """Return the names of the parameters that are NaN or infinite somewhere."""
+    return [name for name, value in model.named_parameters() if not value.isfinite().all()]
+
+
 def refuse_blown_up(model: torch.nn.Module, what: str, setting: str) -> None:
     """Raise `RunFailedError` if a parameter is NaN or infinite after `what`."""
-    names = [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    names = blown_up(model)
     if names:
         raise RunFailedError(
             f"{what} left weights that are not finite ({len(names)} tensors, {names[0]} first); "

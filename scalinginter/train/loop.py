@@ -7,8 +7,8 @@ tasks -> collect(groups under their horizons) -> schedules observe
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from scalinginter.errors import RunFailedError
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
 from scalinginter.horizon import Horizon, Progress
-from scalinginter.model.load import Policy, save_policy
+from scalinginter.model.load import Policy, restore_weights, save_policy
 from scalinginter.rollout.collect import Assignment, Collection, CollectPlan
 from scalinginter.rollout.record import episode_record
 from scalinginter.rollout.stack import RolloutStack
@@ -29,14 +29,15 @@ from scalinginter.track.journal import Journal
 from scalinginter.train.batch import to_samples
 from scalinginter.train.checkpoint import CheckpointStore
 from scalinginter.train.costs import Budget, Costs
+from scalinginter.train.display import Display
+from scalinginter.train.guard import Guard
 from scalinginter.train.horizons import FamilyHorizons
-from scalinginter.train.learner import Learner, refuse_blown_up
+from scalinginter.train.learner import Learner, blown_up, refuse_blown_up
+from scalinginter.train.memory import shortage
 from scalinginter.train.metrics import rollout_metrics
 from scalinginter.train.signals import StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
 from scalinginter.types import Group, TrainingSample
-
-Report = Callable[[int, str, dict[str, float], float], None]  # step, stage, metrics, share spent
 
 
 class Trainer:
@@ -52,12 +53,14 @@ class Trainer:
         journal: Journal,
         checkpoints: CheckpointStore,
         stop: StopSignal,
-        report: Report,
+        display: Display,
     ) -> None:
         self.recipe, self.policy, self.algorithm, self.learner = recipe, policy, algorithm, learner
         self.stack, self.journal, self.checkpoints = stack, journal, checkpoints
-        self.stop, self.report = stop, report
+        self.stop, self.display = stop, display
         self.horizons = FamilyHorizons(recipe)
+        short = partial(shortage, recipe, policy)
+        self.guard = Guard(recipe.guard, self.horizons.hold, short, display.say)
         self.budget = Budget(recipe.train)
         self.costs = Costs()
         self.task_cursors = dict.fromkeys(stack.families.names, 0)
@@ -92,7 +95,7 @@ class Trainer:
         """Take one step: nothing of it is kept unless all of it was done."""
         started = time.perf_counter()
         progress = Progress(self.step_count, self.budget.fraction(self.costs))
-        horizons = self.horizons.start(progress)
+        horizons = self.guard.admit(self.horizons.start(progress), self.step_count, self.save)
         counts = self._share_out()
         forwarded = self._forward_tokens()
         collection = self._collect(horizons, counts)
@@ -100,7 +103,10 @@ class Trainer:
         _refuse_a_step_without_episodes(self.step_count, collection)
         self.horizons.observe(collection.by_family())
         update = self.learner.update(self._samples(collection.groups))
-        self._refuse_blown_up_weights(self.step_count + 1)
+        finite = not blown_up(self.policy.model)
+        alarm = self.guard.judge(self.step_count, collection.trajectories, update, finite)
+        if alarm:
+            self._take_back(alarm)
         if not update.get("update/skipped"):
             self.stack.engine.set_version(self.stack.engine.version + 1)
         ended = time.perf_counter()
@@ -109,6 +115,7 @@ class Trainer:
             self.task_cursors[name] += count
         self._spend(collection, self._forward_tokens() - forwarded, ended - started)
         metrics = rollout_metrics(collection, horizons) | update | self.costs.metrics()
+        metrics |= self.guard.metrics()
         metrics |= {
             "time/step_s": ended - started,
             "time/rollout_s": collected - started,
@@ -129,11 +136,13 @@ class Trainer:
             "costs": asdict(self.costs),
             "task_cursors": self.task_cursors,
             "horizons": self.horizons.state_dict(),
+            "guard": self.guard.state_dict(),
             "version": self.stack.engine.version,
             "evaluated": self._evaluated,
             "journal": self.journal.offsets(),
         }
-        return self.checkpoints.save(self.step_count, self._write_weights, state)
+        pinned = self.guard.pinned
+        return self.checkpoints.save(self.step_count, self._write_weights, state, pinned)
 
     def load(self, folder: Path, state: dict[str, Any]) -> None:
         """Continue from a checkpoint; the policy's weights were loaded from it already."""
@@ -143,11 +152,27 @@ class Trainer:
         self.costs = Costs(**state["costs"])
         self.task_cursors = state["task_cursors"]
         self.horizons.load_state_dict(state["horizons"])
+        self.guard.load_state_dict(state["guard"])
         self.stack.engine.set_version(state["version"])
         if state["evaluated"] is not None:
             step, share = state["evaluated"]  # of the budget then, which may have been smaller
             self._evaluated = (step, min(share, self.budget.fraction(self.costs)))
         self.journal.truncate(state["journal"])
+
+    def _take_back(self, alarm: str) -> None:
+        """Put policy and optimizer back to where they were; what was spent stays spent."""
+        found = self.checkpoints.find()
+        if found is None:
+            self._refuse_blown_up_weights(self.step_count + 1)
+            raise RunFailedError(
+                f"step {self.step_count + 1}: {alarm}, and no checkpoint was saved"
+            )
+        name = self.guard.take_back(self.step_count, alarm)
+        folder = found.folder if name is None else self.checkpoints.folder / name
+        restore_weights(self.policy.model, folder / "policy")
+        state = torch.load(folder / "learner.pt", weights_only=True)
+        state.pop("rng")
+        self.learner.load_state_dict(state | {"forward_tokens": self.learner.forward_tokens})
 
     def _refuse_blown_up_weights(self, step: int) -> None:
         refuse_blown_up(self.policy.model, f"the update of step {step}", "train.learning_rate")
@@ -230,7 +255,7 @@ class Trainer:
 
     def _log(self, stage: str, metrics: dict[str, float]) -> None:
         self.journal.log(self.step_count, stage, metrics)  # type: ignore[arg-type]
-        self.report(self.step_count, stage, metrics, self.budget.fraction(self.costs))
+        self.display.report(self.step_count, stage, metrics, self.budget.fraction(self.costs))
 
 
 def _refuse_a_step_without_episodes(step: int, collection: Collection) -> None:

@@ -20,14 +20,14 @@ from scalinginter.rollout.demonstrations import demonstrate
 from scalinginter.rollout.family import Families
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
 from scalinginter.track.journal import Journal
-from scalinginter.track.progress import Progress
 from scalinginter.track.run_folder import RunInfo
 from scalinginter.train.batch import to_samples
 from scalinginter.train.checkpoint import DISK_FULL, CheckpointStore, read_state
 from scalinginter.train.costs import Budget
+from scalinginter.train.display import shown
 from scalinginter.train.folder import checkpoint_of, only_writer, recorded
 from scalinginter.train.learner import Learner, refuse_blown_up
-from scalinginter.train.loop import Report, Trainer, seed_torch
+from scalinginter.train.loop import Trainer, seed_torch
 from scalinginter.train.sft import cold_start
 from scalinginter.train.signals import Interrupted, StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
@@ -136,7 +136,7 @@ def _train(
 ) -> None:
     """Train until the budget is spent. Raises `Interrupted` after a signal."""
     title = f"{recipe.environment_names} {recipe.name} seed {recipe.seed}"
-    with _display(title, quiet) as report, Journal(run_dir) as journal:
+    with shown(title, quiet) as display, Journal(run_dir) as journal:
         if saved is None:
             journal.truncate({})  # of a run that ended before its first checkpoint
             _cold_start(recipe, parts, journal, stop)
@@ -161,7 +161,7 @@ def _train(
             journal,
             checkpoints,
             stop,
-            report,
+            display,
         )
         if saved is not None:
             trainer.load(saved, read_state(saved))
@@ -240,36 +240,6 @@ def _refuse_more_than_there_are(recipe: Recipe, families: Families) -> None:
                 f"sft.num_demonstrations: {wanted:,} of them are of {family.name!r}, which has "
                 f"{there:,} training tasks; ask for at most one demonstration per task"
             )
-
-
-@contextmanager
-def _display(title: str, quiet: bool) -> Generator[Report]:
-    """Show progress on standard output, or warnings alone."""
-    with nullcontext() if quiet else Progress(title) as progress:
-        warned = False
-
-        def report(step: int, stage: str, metrics: dict[str, float], share: float) -> None:
-            nonlocal warned
-            if metrics.get("stop/context", 0.0) > 0.5 and not warned:
-                warned = True
-                warning = _context_warning(step, metrics["stop/context"])
-                print(warning, flush=True) if progress is None else progress.note(warning)
-            if progress is None:
-                return
-            if stage == "eval":
-                progress.evaluation(step, metrics)
-            else:
-                progress.update(step, metrics, share)
-
-        yield report
-
-
-def _context_warning(step: int, share: float) -> str:
-    return (
-        f"warning: {share:.0%} of the episodes of step {step} ended because the next prompt would "
-        "not fit rollout.max_context, whatever the horizon; raise it, or lower "
-        "rollout.max_tokens_per_turn"
-    )
 
 
 def _total_steps(recipe: Recipe) -> int | None:

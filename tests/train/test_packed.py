@@ -45,6 +45,12 @@ def gradients(model):
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
+def assert_equal(got, expected):
+    """To 1e-5 of the largest: in fp32 the order of a sum changes that much from CPU to CPU."""
+    bound = 1e-5 * max(1.0, float(expected.detach().abs().max()))
+    torch.testing.assert_close(got, expected, atol=bound, rtol=0)
+
+
 @pytest.mark.parametrize("max_tokens", [10_000, 60, 1])
 @pytest.mark.parametrize("is_packed", [True, False])
 @pytest.mark.parametrize("window", [None, 6])
@@ -59,7 +65,7 @@ def test_log_probs_and_entropies_are_those_of_separate_rows(
     for got, expected in zip(
         packed(policy, samples, max_tokens), separately(plain.model, samples), strict=True
     ):
-        torch.testing.assert_close(values(got), values(expected), atol=1e-5, rtol=0)
+        assert_equal(values(got), values(expected))
 
 
 @pytest.mark.parametrize("max_tokens", [10_000, 60])
@@ -75,9 +81,7 @@ def test_gradients_are_those_of_separate_rows(tiny_policy, random_samples, max_t
             retain_graph=True
         )
         values(scores[1]).sum().backward()
-    torch.testing.assert_close(
-        gradients(policy.model), gradients(plain.model), atol=1e-4, rtol=1e-4
-    )
+    assert_equal(gradients(policy.model), gradients(plain.model))
 
 
 @settings(max_examples=25, deadline=None)
@@ -115,7 +119,7 @@ def test_the_temperature_divides_the_logits(tiny_policy, random_samples):
     samples = random_samples()
     got, _ = packed(tiny_policy(), samples, temperature=0.5)
     expected, _ = separately(tiny_policy(packed=False).model, samples, temperature=0.5)
-    torch.testing.assert_close(values(got), values(expected), atol=1e-5, rtol=0)
+    assert_equal(values(got), values(expected))
 
 
 def test_pitfall_03_exactly_the_logits_before_sampled_ids_get_gradient(tiny_policy, random_samples):
