@@ -64,8 +64,14 @@ class Engine(Protocol):
         """Forget an episode. Unknown sessions are fine."""
         ...
 
-    def set_version(self, version: int) -> None:
-        """The weights changed: drop every cache and answer under the new version from now on."""
+    async def sync(self, version: int) -> dict[str, float]:
+        """The policy's weights changed: bring them to where tokens are drawn, verify that they
+        arrived, drop every cache, and answer under `version` from now on.
+
+        Returns metrics: `sync/*`, and seconds as `time/sync_*`. Raises `RunFailedError` where the
+        weights cannot be brought there or did not all arrive; `version` is in force even then, so
+        that no answer of other weights is taken for one of these.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -94,8 +94,13 @@ class LocalEngine:
         self._fail(session, EngineFailure(f"session {session!r} was released while it answered"))
         self._forward.close(session)
 
+    async def sync(self, version: int) -> dict[str, float]:
+        """See `Engine.sync`: it samples from the learner's own weights, so nothing travels."""
+        self.set_version(version)
+        return {}
+
     def set_version(self, version: int) -> None:
-        """See `Engine.set_version`; answers in progress go on, their contexts forwarded anew."""
+        """Drop every cache; answers in progress go on, their contexts forwarded anew."""
         self.version = version
         # The learner wants the memory back on a GPU; on a CPU fresh pages would cost time.
         self._restart(free_memory=self._model.device.type == "cuda")

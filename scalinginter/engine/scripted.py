@@ -69,9 +69,10 @@ class ScriptedEngine:
         """See `Engine.release`; the session's next request gets the first answer again."""
         self._turns.pop(session, None)
 
-    def set_version(self, version: int) -> None:
-        """See `Engine.set_version`."""
+    async def sync(self, version: int) -> dict[str, float]:
+        """See `Engine.sync`; there are no weights."""
         self.version = version
+        return {}
 
     async def aclose(self) -> None:
         """Nothing runs in the background."""

@@ -34,6 +34,7 @@ def sweep(
     with asyncio.Runner() as runner:
         results, broken = {}, []
         try:
+            runner.run(stack.engine.sync(0))
             for horizon in horizons:
                 played = runner.run(evaluate(stack.collector(), tasks[horizon], recipe.eval))
                 results[horizon] = summarize(played)

@@ -2,7 +2,7 @@
 
 horizons = the schedules' answers, one per environment
 tasks -> collect(groups under their horizons) -> schedules observe
-      -> algorithm.advantages -> rows -> learner.update -> engine.set_version
+      -> algorithm.advantages -> rows -> learner.update -> engine.sync
       -> journal, then evaluation and checkpoint when they are due
 """
 
@@ -63,6 +63,7 @@ class Trainer:
         self.guard = Guard(recipe.guard, self.horizons.hold, short, display.say)
         self.budget = Budget(recipe.train)
         self.costs = Costs()
+        self.version = 0  # of the policy: one more with every update
         self.task_cursors = dict.fromkeys(stack.families.names, 0)
         self._evaluated: tuple[int, float] | None = None  # step and share of the last evaluation
         self._collector, self._eval_collector = stack.collector(), stack.collector()
@@ -82,6 +83,7 @@ class Trainer:
 
     def run(self) -> None:
         """Train until the budget is spent. Raises `Interrupted` after a signal."""
+        self._sync()
         self._evaluate_when_due()
         while not self.done:
             self.step()
@@ -107,24 +109,23 @@ class Trainer:
         alarm = self.guard.judge(self.step_count, collection.trajectories, update, finite)
         if alarm:
             self._take_back(alarm)
-        if not update.get("update/skipped"):
-            self.stack.engine.set_version(self.stack.engine.version + 1)
-        ended = time.perf_counter()
+        updated = time.perf_counter()
 
         for name, count in counts.items():
             self.task_cursors[name] += count
-        self._spend(collection, self._forward_tokens() - forwarded, ended - started)
-        metrics = rollout_metrics(collection, horizons) | update | self.costs.metrics()
-        metrics |= self.guard.metrics()
-        metrics |= {
-            "time/step_s": ended - started,
-            "time/rollout_s": collected - started,
-            "time/update_s": ended - collected,
-        }
+        self._spend(collection, self._forward_tokens() - forwarded, updated - started)
         if self.recipe.track.episodes:
             records = [episode_record(t) for t in collection.trajectories]
             self.journal.episodes(self.step_count, "train", records)
-        self._log("train", metrics)
+        metrics = rollout_metrics(collection, horizons) | update | self.guard.metrics()
+        metrics |= {"time/rollout_s": collected - started, "time/update_s": updated - collected}
+        try:  # the step is done: it counts even where the engine cannot be brought up to date
+            if not update.get("update/skipped"):
+                self.version += 1
+                metrics |= self._sync()
+        finally:
+            metrics |= self.costs.metrics() | {"time/step_s": time.perf_counter() - started}
+            self._log("train", metrics)
 
     def save(self) -> Path:
         """Write a checkpoint of everything that the next step depends on.
@@ -137,7 +138,7 @@ class Trainer:
             "task_cursors": self.task_cursors,
             "horizons": self.horizons.state_dict(),
             "guard": self.guard.state_dict(),
-            "version": self.stack.engine.version,
+            "version": self.version,
             "evaluated": self._evaluated,
             "journal": self.journal.offsets(),
         }
@@ -153,11 +154,22 @@ class Trainer:
         self.task_cursors = state["task_cursors"]
         self.horizons.load_state_dict(state["horizons"])
         self.guard.load_state_dict(state["guard"])
-        self.stack.engine.set_version(state["version"])
+        self.version = state["version"]
         if state["evaluated"] is not None:
             step, share = state["evaluated"]  # of the budget then, which may have been smaller
             self._evaluated = (step, min(share, self.budget.fraction(self.costs)))
         self.journal.truncate(state["journal"])
+
+    def _sync(self) -> dict[str, float]:
+        """Bring the weights to the engine, which answers under the policy's version from then on.
+
+        Not ended by a signal: the engine is never left between two policies.
+        """
+        started = time.perf_counter()
+        metrics = self.stop.finish(self.stack.engine.sync(self.version))
+        seconds = time.perf_counter() - started
+        self.costs = replace(self.costs, seconds=self.costs.seconds + seconds)
+        return metrics | {"time/sync_s": seconds}
 
     def _take_back(self, alarm: str) -> None:
         """Put policy and optimizer back to where they were; what was spent stays spent."""

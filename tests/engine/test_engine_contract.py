@@ -62,7 +62,7 @@ def test_without_a_constraint_nothing_is_forced_and_everything_allowed(engine, a
 
 def test_answers_carry_the_version_in_force(engine, ask, request_of):
     (before,) = ask(engine, request_of([1, 2]))
-    engine.set_version(3)
+    asyncio.run(engine.sync(3))
     (after,) = ask(engine, request_of([1, 2], "other"))
     assert (before.policy_version, after.policy_version, engine.version) == (0, 3, 3)
 
