@@ -85,7 +85,7 @@ def _find(options: argparse.Namespace) -> _Source:
         raise UserError(
             "--set model.path: --checkpoint names the model already; leave one of the two away"
         )
-    policy, run_dir, step, note = _policy_folder(folder)
+    policy, run_dir, step, note = policy_folder(folder)
     if run_dir is None and options.schedule is None:
         raise UserError(f"--checkpoint {folder}: belongs to no run; name its recipe by --schedule")
     trained = None if run_dir is None else read_mapping(run_dir / "config.yaml")
@@ -101,8 +101,11 @@ def _find(options: argparse.Namespace) -> _Source:
     return _Source(recipe, policy, run_dir, step, note)
 
 
-def _policy_folder(folder: Path) -> tuple[Path, Path | None, int | None, str]:
-    """Return the policy that a folder means, its run, its step, and what to tell about it."""
+def policy_folder(folder: Path) -> tuple[Path, Path | None, int | None, str]:
+    """Return the policy that a folder means, its run, its step, and what to tell about it.
+
+    Raises `UserError` for a folder that means none.
+    """
     from scalinginter.train.checkpoint import CheckpointStore, problem, step_of
 
     if (folder / "checkpoints").is_dir():
@@ -117,7 +120,7 @@ def _policy_folder(folder: Path) -> tuple[Path, Path | None, int | None, str]:
             raise UserError(f"--checkpoint {folder}: {wrong}; choose another checkpoint")
         numbered = folder.name.removeprefix("step-").isdigit()
         return folder / "policy", run_dir, step_of(folder) if numbered else None, ""
-    if (folder / "config.json").is_file():
+    if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
         return folder, None, None, ""
     raise UserError(
         f"--checkpoint {folder}: is neither a run with checkpoints, nor a checkpoint, nor a model"

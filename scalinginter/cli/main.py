@@ -22,6 +22,10 @@ COMMANDS = {
     "prepare-env": ("scalinginter.cli.prepare_env", "generate an environment's games ahead"),
     "serve-env": ("scalinginter.cli.serve_env", "serve an environment over HTTP and websocket"),
     "fetch-model": ("scalinginter.cli.fetch_model", "fetch and convert a model that needs no hub"),
+    "merge-adapter": (
+        "scalinginter.cli.merge_adapter",
+        "write a LoRA run's policy as a whole model",
+    ),
     "mlflow-sync": ("scalinginter.cli.mlflow_sync", "bring run folders into MLflow"),
 }
 

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from scalinginter.config.guard import GuardConfig
 from scalinginter.config.horizon_blocks import HorizonConfig
+from scalinginter.config.lora import LoRAConfig
 from scalinginter.config.section import (
     Decay,
     LearningRate,
@@ -84,6 +85,7 @@ class ModelConfig(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     num_threads: PositiveInt = 1  # CPU threads of torch in one process
     gradient_checkpointing: bool = False
+    lora: LoRAConfig | None = None  # train an adapter; the model itself stays as it is
 
 
 class ChatConfig(Section):

@@ -44,13 +44,25 @@ def make_lean(model: PreTrainedModel) -> bool:
 
 
 def _is_known(decoder: nn.Module) -> bool:
-    """Whether every module is the very class that the lean pass was written for: no adapter."""
+    """Whether every module is the very class that the lean pass was written for.
+
+    A linear layer may carry a LoRA adapter of peft: it is then called and not looked into.
+    """
     norm = _NORMS.get(type(decoder))
     if norm is None or decoder.config.hidden_act != "silu":  # type: ignore[union-attr]
         return False
     linears = [m for name, m in decoder.named_modules() if name.endswith("_proj")]
     norms = [m for name, m in decoder.named_modules() if name.endswith("norm")]
-    return all(type(m) is nn.Linear for m in linears) and all(type(m) is norm for m in norms)
+    known = all(_is_plain(m) or _is_adapted(m) for m in linears)
+    return known and all(type(m) is norm for m in norms)
+
+
+def _is_plain(module: nn.Module) -> bool:
+    return type(module) is nn.Linear
+
+
+def _is_adapted(module: nn.Module) -> bool:
+    return hasattr(module, "lora_A") and type(getattr(module, "base_layer", None)) is nn.Linear
 
 
 def _forward(
@@ -104,11 +116,11 @@ def _attend(module: Any, x: Tensor, rotary: tuple[Tensor, Tensor], layout: Any) 
 def _heads(module: Any, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """x [T, C] -> query [T, H, D], key and value [T, K, D]."""
     size = module.head_dim
-    if not torch.is_grad_enabled() and module.q_proj.weight.numel() <= _SMALL:
+    parts = module.q_proj, module.k_proj, module.v_proj
+    small = module.q_proj.weight.numel() <= _SMALL and all(map(_is_plain, parts))
+    if small and not torch.is_grad_enabled():
         return _heads_at_once(module, x, cos, sin)
-    query, key, value = (
-        linear(x).view(len(x), -1, size) for linear in (module.q_proj, module.k_proj, module.v_proj)
-    )
+    query, key, value = (linear(x).view(len(x), -1, size) for linear in parts)
     if isinstance(module, qwen3.Qwen3Attention):
         query, key = _norm(module.q_norm, query), _norm(module.k_norm, key)
     return _rotate(query, cos, sin), _rotate(key, cos, sin), value
@@ -135,13 +147,14 @@ def _heads_at_once(
 def _feed(module: Any, residual: Tensor, x: Tensor) -> Tensor:
     """residual, x [T, C] -> [T, C]: the gated feed-forward part added to the residual."""
     parts = module.gate_proj, module.up_proj, module.down_proj
-    if torch.is_grad_enabled() and all(part.bias is None for part in parts):
+    plain = all(_is_plain(part) and part.bias is None for part in parts)
+    if plain and torch.is_grad_enabled():
         return _Feed.apply(residual, x, *(part.weight for part in parts))  # type: ignore[return-value]
     return _add(residual, F.silu(parts[0](x)).mul(parts[1](x)), parts[2])
 
 
 def _add(residual: Tensor, x: Tensor, linear: nn.Linear) -> Tensor:
-    if linear.bias is None:
+    if linear.bias is None and _is_plain(linear):
         return torch.addmm(residual, x, linear.weight.t())
     return residual + linear(x)
 

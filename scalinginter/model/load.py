@@ -14,6 +14,13 @@ from scalinginter.config.schema import ModelConfig
 from scalinginter.errors import UserError
 from scalinginter.model import tiny
 from scalinginter.model.attention import prepare
+from scalinginter.model.lora import (
+    add_adapter,
+    is_adapted,
+    load_adapter,
+    restore_adapter,
+    save_adapter,
+)
 from scalinginter.model.source import resolve
 
 HUB_TIMEOUT_S = 5.0
@@ -37,11 +44,13 @@ def load_policy(
     corpus: Callable[[], list[str]],
     seed: int,
     device: torch.device,
+    adapter: Path | None = None,
 ) -> Policy:
     """Load what `config.path` names onto `device`, in evaluation mode.
 
     `corpus` gives the environment's texts, and is called for `tiny:` paths only, whose weights come
-    from `seed`. Raises `UserError` for a path that leads nowhere.
+    from `seed`. `adapter`: a folder with an adapter that is put into the model; where there is none
+    and `config.lora` is set, a fresh one. Raises `UserError` for a path that leads nowhere.
     """
     source = resolve(config.path)
     dtype = _dtype(config.dtype, device)
@@ -51,26 +60,43 @@ def load_policy(
     else:
         local_only = source.kind == "folder" or not _answers(source.value)
         model, tokenizer = _load_pretrained(source.value, dtype, local_only=local_only)
+    if adapter is not None:
+        load_adapter(model, adapter)
+    elif config.lora is not None:
+        add_adapter(model, config.lora, base=config.path, seed=seed)
     packed = prepare(model)
     model.to(device)  # type: ignore[arg-type]
     if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
-    description = (
-        f"{config.path}: {type(model).__name__}, {num_parameters:,} parameters, vocabulary "
-        f"{len(tokenizer):,}, {str(dtype).removeprefix('torch.')} on {device}"
+        # Reentrant checkpoints of a frozen layer's input would have no gradient
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return Policy(model, tokenizer, packed, _describe(config.path, model, tokenizer, device))
+
+
+def _describe(
+    path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, device: torch.device
+) -> str:
+    count = sum(parameter.numel() for parameter in model.parameters())
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    adapted = f" ({trained:,} of them in an adapter)" if trained < count else ""
+    return (
+        f"{path}: {type(model).__name__}, {count:,} parameters{adapted}, vocabulary "
+        f"{len(tokenizer):,}, {str(model.dtype).removeprefix('torch.')} on {device}"
     )
-    return Policy(model, tokenizer, packed, description)
 
 
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write model and tokenizer so that `AutoModelForCausalLM.from_pretrained(folder)` loads them.
 
-    The folder appears when it is whole; one that was there is replaced.
+    Of a model with an adapter the adapter alone is written, for `PeftModel.from_pretrained`. The
+    folder appears when it is whole; one that was there is replaced.
     """
     aside = folder.with_name(f"{folder.name}.tmp")
     shutil.rmtree(aside, ignore_errors=True)
-    model.save_pretrained(aside)
+    if is_adapted(model):
+        aside.mkdir(parents=True)
+        save_adapter(model, aside)
+    else:
+        model.save_pretrained(aside)
     tokenizer.save_pretrained(aside)
     if folder.exists():
         shutil.rmtree(folder)
@@ -81,6 +107,9 @@ def restore_weights(model: PreTrainedModel, folder: Path) -> None:
     """Put the weights that `save_policy` wrote to `folder` back into `model`, in place."""
     from transformers import AutoModelForCausalLM
 
+    if is_adapted(model):
+        restore_adapter(model, folder)
+        return
     saved = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype, local_files_only=True)
     model.load_state_dict(saved.state_dict())
 

@@ -1,6 +1,7 @@
 """Everything between a recipe and an episode: engine, renderer, environments, collectors."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -12,6 +13,7 @@ from scalinginter.engine.scripted import ScriptedEngine
 from scalinginter.env.pool import EnvPool
 from scalinginter.errors import UserError
 from scalinginter.model.load import Policy, load_policy
+from scalinginter.model.lora import holds_adapter
 from scalinginter.rollout.collect import Collector
 from scalinginter.rollout.episode import EpisodeRunner
 from scalinginter.rollout.family import Families
@@ -86,15 +88,19 @@ def make_engine(
 def load_recipe_policy(recipe: Recipe, families: Families, *, path: str | None = None) -> Policy:
     """Load the recipe's policy, or the one saved at `path` (a folder).
 
-    A `tiny:` model takes its words from the corpus of the environments.
+    A `tiny:` model takes its words from the corpus of the environments. A saved adapter goes into
+    the recipe's own model.
     """
-    config = recipe.model if path is None else recipe.model.model_copy(update={"path": path})
+    adapter = Path(path) if path is not None and holds_adapter(Path(path)) else None
+    whole = path is not None and adapter is None
+    config = recipe.model.model_copy(update={"path": path, "lora": None} if whole else {})
     device = torch_device(recipe.model.device)
     return load_policy(
         config,
         corpus=families.corpus,
         seed=derive("model", recipe.seed),
         device=device,
+        adapter=adapter,
     )
 
 

@@ -1,7 +1,6 @@
 # ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """The learner holds the gradient: samples in, one or more optimizer steps, metrics out."""
 
-import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from scalinginter.model.load import Policy
 from scalinginter.train.batch import MicroBatch, pack
 from scalinginter.train.logprobs import score
 from scalinginter.train.optimizer import MasterWeights, learning_rate_scale
+from scalinginter.train.reference import Reference
 from scalinginter.train.tally import Tally
 from scalinginter.types import TrainingSample
 
@@ -61,7 +61,7 @@ class Learner:
         self.config, self.algorithm, self.accelerator = config, algorithm, accelerator
         self.total_steps, self.temperature, self.seed = total_steps, temperature, seed
         self.packed = policy.packed
-        self._reference = _frozen_copy(policy.model) if algorithm.needs_reference else None
+        self._reference = Reference(policy.model) if algorithm.needs_reference else None
         self._master = MasterWeights(policy.model)
         optimizer = torch.optim.AdamW(
             self._master.parameters,
@@ -217,13 +217,11 @@ class Learner:
             gap = (scores.logprobs.detach() - batch.behaviour_N).abs().max()
             tally.add_maxima({"update/logprob_gap_max": gap})
 
-    @torch.no_grad()
     def _reference_logprobs(self, batch: MicroBatch) -> Tensor | None:
         if self._reference is None:
             return None
         self.forward_tokens += batch.num_forwarded(self.packed)
-        options = {"packed": self.packed, "temperature": self.temperature}
-        return score(self._reference, batch, **options).logprobs
+        return self._reference.logprobs(batch, packed=self.packed, temperature=self.temperature)
 
     def _set_learning_rate(self) -> float:
         scale = learning_rate_scale(
@@ -270,7 +268,3 @@ def refuse_blown_up(model: torch.nn.Module, what: str, setting: str) -> None:
             f"{what} left weights that are not finite ({len(names)} tensors, {names[0]} first); "
             f"they are not saved. Start a new run with a lower {setting}"
         )
-
-
-def _frozen_copy(model: torch.nn.Module) -> torch.nn.Module:
-    return copy.deepcopy(model).requires_grad_(False).eval()
