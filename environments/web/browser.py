@@ -9,9 +9,17 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from environments.web.axtree import TEXT_ROLES, Node, Page, parse, with_state
 from environments.web.interface import Direction, Response, Site, View
+from environments.web.refusals import (
+    find,
+    no_combobox,
+    no_key,
+    no_option,
+    no_textbox,
+    resolve,
+    scrolled,
+)
 
 MAX_TABS = 8
-MAX_URL = 2000  # characters
 MAX_TEXT = 4000  # characters in a field
 MAX_REDIRECTS = 5
 BLANK = "about:blank"
@@ -57,17 +65,11 @@ class TextBrowser:
 
     def goto(self, url: str) -> str:
         base = self._tab.urls[self._tab.position]
-        try:
-            whole = urljoin(base if base != BLANK else self._site.origins[0], url.strip())
-            parts = urlsplit(whole)
-        except ValueError:
-            return f"{url[:100]!r} is not an address."
-        if len(whole) > MAX_URL:
-            return f"An address has at most {MAX_URL} characters."
-        if f"{parts.scheme}://{parts.netloc}" not in self._site.origins:
-            return f"This browser reaches {', '.join(self._site.origins)} only."
-        self._load(whole)
-        return ""
+        origins = self._site.origins
+        whole, refusal = resolve(url, base if base != BLANK else origins[0], origins)
+        if not refusal:
+            self._load(whole)
+        return refusal
 
     def _load(self, url: str, form: Mapping[str, str] | None = None) -> None:
         """Request a page as a new entry of the tab's history; redirections are followed."""
@@ -105,14 +107,8 @@ class TextBrowser:
 
     def _find(self, id: int) -> Node | str:
         """Return the node in view with this id, or a note why there is none."""
-        tab = self._tab
-        total = len(tab.page.nodes)
-        if not 1 <= id <= total:
-            return f"There is no element [{id}]: this page has [1] to [{total}]."
-        if not tab.first <= id - 1 < tab.first + self._viewport:
-            direction = "up" if id - 1 < tab.first else "down"
-            return f"Element [{id}] is not in view: scroll [{direction}]."
-        return self._now(tab.page.nodes[id - 1])
+        found = find(self._tab.page.nodes, id, self._tab.first, self._viewport)
+        return found if isinstance(found, str) else self._now(found)
 
     def _now(self, node: Node) -> Node:
         tab = self._tab
@@ -149,8 +145,8 @@ class TextBrowser:
         node = self._find(id)
         if isinstance(node, str):
             return node
-        if node.role not in TEXT_ROLES:
-            return f"Element [{id}] is a {node.role}: type needs a textbox."
+        if refusal := no_textbox(node):
+            return refusal
         self._tab.focus = id
         if node.field is not None and not node.field.multiline:
             text = text.replace("\n", "").replace("\r", "")
@@ -161,15 +157,15 @@ class TextBrowser:
         node = self._find(id)
         if isinstance(node, str):
             return node
-        if node.role != "combobox" or node.field is None:
-            return f"Element [{id}] is a {node.role}: select needs a combobox."
+        if refusal := no_combobox(node):
+            return refusal
+        assert node.field is not None
         wanted = option.strip().lower()
         for value, label in node.field.options:
             if label.lower() == wanted:
                 self._tab.focus, self._tab.values[id] = id, value
                 return ""
-        labels = ", ".join(f"'{label}'" for _, label in node.field.options)
-        return f"Combobox [{id}] has no option '{option[:60]}'; it has {labels}."
+        return no_option(node, option)
 
     def hover(self, id: int) -> str:
         node = self._find(id)
@@ -225,10 +221,7 @@ class TextBrowser:
             value = node.field.value
             tab.values[node.id] = value[:-1] if key == "Backspace" else (value + key)[:MAX_TEXT]
         else:
-            return (
-                f"The key {key[:40]!r} does nothing here; keys: Enter, Tab, Shift+Tab, Escape, "
-                "Backspace, PageDown, PageUp, and single characters in a textbox."
-            )
+            return no_key(key)
         return ""
 
     def _enter(self, node: Node) -> str:
@@ -255,14 +248,10 @@ class TextBrowser:
 
     def scroll(self, direction: Direction) -> str:
         tab = self._tab
-        if direction == "up":
-            if tab.first == 0:
-                return "This is the top of the page."
-            tab.first = max(0, tab.first - self._viewport)
-        elif tab.first + self._viewport >= len(tab.page.nodes):
-            return "This is the end of the page."
-        else:
-            tab.first += self._viewport
+        first = scrolled(direction, tab.first, self._viewport, len(tab.page.nodes))
+        if isinstance(first, str):
+            return first
+        tab.first = first
         return ""
 
     def go_back(self) -> str:

@@ -117,7 +117,7 @@ def test_pitfall_29_a_training_whose_corpus_breaks_ends_with_exit_code_1(
     params = {f"{fault}_on": ["train/l1/000000"], "at_turn": 0}
     environment = {"id": "toy_faulty", "params": params, "reset_timeout_s": 0.2}
     path = toy_file(environment=environment)
-    done = command("train.py", "--schedule", path, "--output", tmp_path / "run", timeout=100)
+    done = command("train.py", "--schedule", path, "--output", tmp_path / "run", timeout=200)
     assert done.returncode == 1
     assert "error: environment 'toy_faulty': " in done.stderr
     assert "corpus()" in done.stderr

@@ -27,14 +27,19 @@ def faulty_environments_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None
 
 @asynccontextmanager
 async def open_pool(
-    name: str = "Counter", *, workers: int = 2, timeout_s: float = 5.0, admissible: bool = False
+    name: str = "Counter",
+    *,
+    workers: int = 2,
+    turn_s: float = 60.0,
+    reset_s: float = 60.0,
+    admissible: bool = False,
 ) -> AsyncIterator[EnvPool]:
     pool = EnvPool(
         f"faulty_environments:{name}",
         {},
         num_workers=workers,
-        turn_timeout_s=timeout_s,
-        reset_timeout_s=timeout_s,
+        turn_timeout_s=turn_s,
+        reset_timeout_s=reset_s,
         want_admissible=admissible,
     )
     try:
@@ -58,7 +63,7 @@ def is_gone(pid: int) -> bool:
     return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
-def becomes_true(condition: Callable[[], bool], within_s: float = 3.0) -> bool:
+def becomes_true(condition: Callable[[], bool], within_s: float = 60.0) -> bool:
     end = time.monotonic() + within_s
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
@@ -67,7 +72,7 @@ def becomes_true(condition: Callable[[], bool], within_s: float = 3.0) -> bool:
 
 def run(scenario: Awaitable[Any]) -> Any:
     async def bounded() -> Any:
-        return await asyncio.wait_for(scenario, 30)
+        return await asyncio.wait_for(scenario, 240)
 
     return asyncio.run(bounded())
 
@@ -108,7 +113,7 @@ def test_admissible_actions_are_computed_only_when_wanted() -> None:
 @pytest.mark.parametrize("fault", ["hang", "exit", "kill", "sys_exit", "raise oh"])
 def test_pitfall_29_a_fault_ends_one_episode_and_the_other_workers_go_on(fault: str) -> None:
     async def scenario() -> tuple[list[Any], str]:
-        async with open_pool(workers=2, timeout_s=1.0) as pool:
+        async with open_pool(workers=2, turn_s=4.0 if fault == "hang" else 60.0) as pool:
             sessions = [await start(pool, f"t{i}") for i in range(2)]  # one on each worker
             answers = await step_all(sessions, [fault, "count"])
             later = await start(pool, start_at=5)
@@ -121,10 +126,8 @@ def test_pitfall_29_a_fault_ends_one_episode_and_the_other_workers_go_on(fault: 
 
 def test_pitfall_29_a_hang_in_reset_is_a_timeout_and_the_pool_goes_on() -> None:
     async def scenario() -> str:
-        async with open_pool(workers=1, timeout_s=0.5) as pool:
-            with pytest.raises(
-                EnvironmentFailure, match=r"no answer within 0\.5 s in reset"
-            ) as info:
+        async with open_pool(workers=1, reset_s=4.0) as pool:
+            with pytest.raises(EnvironmentFailure, match="no answer within 4 s in reset") as info:
                 await start(pool, "hang")
             assert info.value.timeout
             return (await start(pool)).first.text
@@ -134,7 +137,7 @@ def test_pitfall_29_a_hang_in_reset_is_a_timeout_and_the_pool_goes_on() -> None:
 
 def test_pitfall_29_only_the_hung_episode_is_a_timeout_and_its_neighbours_are_failures() -> None:
     async def scenario() -> list[Any]:
-        async with open_pool(workers=1, timeout_s=0.5) as pool:
+        async with open_pool(workers=1, turn_s=0.5) as pool:
             sessions = [await start(pool, f"t{i}") for i in range(3)]
             answers = await step_all(sessions[:2], ["hang", "count"])
             return answers + await step_all(sessions[2:], ["count"])
@@ -146,12 +149,13 @@ def test_pitfall_29_only_the_hung_episode_is_a_timeout_and_its_neighbours_are_fa
 
 def test_pitfall_29_an_opening_that_waits_behind_a_hang_goes_to_the_replacement() -> None:
     async def scenario() -> str:
-        async with open_pool(workers=1, timeout_s=0.5) as pool:
+        async with open_pool(workers=1, turn_s=0.5) as pool:
             session = await start(pool)
             hang = asyncio.ensure_future(session.step("hang"))
             await asyncio.sleep(0.1)
             waiting = await start(pool, start_at=8)
-            assert isinstance(hang.exception(), EnvironmentFailure)
+            with pytest.raises(EnvironmentFailure):
+                await hang
             return waiting.first.text
 
     assert run(scenario()).startswith("count 8")
@@ -172,16 +176,16 @@ def test_a_worker_killed_from_outside_is_replaced_before_anybody_asks() -> None:
 
 def test_the_deadline_counts_the_call_and_not_its_waiting() -> None:
     async def scenario() -> list[Any]:
-        async with open_pool(workers=1, timeout_s=0.5) as pool:
+        async with open_pool(workers=1, turn_s=3.0) as pool:
             sessions = [await start(pool, f"t{i}") for i in range(4)]
-            return await step_all(sessions, ["sleep 0.25"] * 4)
+            return await step_all(sessions, ["sleep 1"] * 4)
 
     assert [answer.text for answer in run(scenario())] == ["count 1"] * 4
 
 
 def test_the_children_of_a_hung_worker_end_with_it() -> None:
     async def scenario() -> int:
-        async with open_pool(workers=1, timeout_s=0.5) as pool:
+        async with open_pool(workers=1, turn_s=4.0) as pool:
             session = await start(pool)
             child = int((await session.step("child")).text)
             await step_all([session], ["hang"])
@@ -269,7 +273,7 @@ def test_a_cancelled_call_leaves_the_worker_usable() -> None:
         async with open_pool(workers=1) as pool:
             session = await start(pool)
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(session.step("sleep 0.3"), 0.1)
+                await asyncio.wait_for(session.step("sleep 2"), 0.1)
             await session.close()
             assert pool.pending == 0
             return (await start(pool)).first.text
@@ -281,7 +285,7 @@ def test_pending_counts_until_the_caller_has_its_answer() -> None:
     async def scenario() -> tuple[int, int]:
         async with open_pool(workers=1) as pool:
             sessions = [await start(pool, f"t{i}") for i in range(3)]
-            calls = asyncio.gather(*[session.step("sleep 0.05") for session in sessions])
+            calls = asyncio.gather(*[session.step("sleep 0.5") for session in sessions])
             await asyncio.sleep(0)
             during = pool.pending
             await calls
@@ -341,7 +345,7 @@ def test_ctrl_c_does_not_reach_the_workers() -> None:
 
 def test_aclose_ends_hung_workers_soon_and_reaps_them() -> None:
     async def scenario() -> tuple[float, list[int]]:
-        async with open_pool(workers=2, timeout_s=60) as pool:
+        async with open_pool(workers=2) as pool:
             session = await start(pool)
             hang = asyncio.ensure_future(session.step("hang"))
             await asyncio.sleep(0.1)
@@ -353,13 +357,13 @@ def test_aclose_ends_hung_workers_soon_and_reaps_them() -> None:
             return time.monotonic() - begin, pids
 
     seconds, pids = run(scenario())
-    assert seconds < 2  # half a second of patience, then the kill
+    assert seconds < 30  # half a second of patience, then the kill; a turn has a minute
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def test_nothing_opens_after_the_end_not_even_what_was_waiting() -> None:
     async def scenario() -> list[Any]:
-        async with open_pool(workers=1, timeout_s=60) as pool:
+        async with open_pool(workers=1) as pool:
             session = await start(pool)
             calls = [asyncio.ensure_future(c) for c in (session.step("hang"), start(pool))]
             await asyncio.sleep(0.1)
@@ -415,8 +419,8 @@ def test_a_pool_works_in_one_event_loop_after_another() -> None:
         "faulty_environments:Counter",
         {},
         num_workers=1,
-        turn_timeout_s=5,
-        reset_timeout_s=5,
+        turn_timeout_s=60,
+        reset_timeout_s=60,
         want_admissible=False,
     )
     session = run(start(pool))

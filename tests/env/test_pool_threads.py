@@ -22,13 +22,13 @@ def faulty_environments_can_be_imported(monkeypatch):
 
 
 @asynccontextmanager
-async def _pool(timeout_s=5.0):
+async def _pool(turn_s=60.0):
     pool = EnvPool(
         "faulty_environments:ThreadCounter",
         {},
         num_workers=1,
-        turn_timeout_s=timeout_s,
-        reset_timeout_s=timeout_s,
+        turn_timeout_s=turn_s,
+        reset_timeout_s=60.0,
         want_admissible=False,
     )
     try:
@@ -43,7 +43,7 @@ async def _start(pool, name="t", start_at=0):
 
 def _run(scenario):
     async def bounded():
-        return await asyncio.wait_for(scenario(), 30)
+        return await asyncio.wait_for(scenario(), 240)
 
     return asyncio.run(bounded())
 
@@ -52,7 +52,7 @@ def _names():
     return [thread.name for thread in threading.enumerate()].count("environment")
 
 
-def _becomes(count, within_s=10.0):
+def _becomes(count, within_s=60.0):
     end = time.monotonic() + within_s
     while _names() != count and time.monotonic() < end:
         time.sleep(0.01)
@@ -63,7 +63,7 @@ def test_calls_of_several_episodes_run_at_the_same_time():
     async def scenario():
         async with _pool() as pool:
             sessions = [await _start(pool) for _ in range(4)]
-            steps = [session.step("sleep 0.4") for session in sessions[:3]]
+            steps = [session.step("sleep 4") for session in sessions[:3]]
             running = asyncio.gather(*steps)
             await asyncio.sleep(0.1)
             first = (await sessions[3].step("count")).text
@@ -75,10 +75,10 @@ def test_calls_of_several_episodes_run_at_the_same_time():
 
 def test_pitfall_29_a_call_that_misses_its_deadline_is_a_timeout_and_others_go_on():
     async def scenario():
-        async with _pool(timeout_s=0.3) as pool:
+        async with _pool(turn_s=3.0) as pool:
             hung, other = await _start(pool), await _start(pool)
-            with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.3 s") as failure:
-                await hung.step("sleep 1")
+            with pytest.raises(EnvironmentFailure, match="no answer within 3 s") as failure:
+                await hung.step("sleep 8")
             await hung.close()
             again = await _start(pool, start_at=6)
             texts = (await other.step("count")).text, (await again.step("count")).text
@@ -89,10 +89,10 @@ def test_pitfall_29_a_call_that_misses_its_deadline_is_a_timeout_and_others_go_o
 
 def test_an_abandoned_thread_ends_with_its_call_and_is_counted_no_more():
     async def scenario():
-        async with _pool(timeout_s=0.2) as pool:
+        async with _pool(turn_s=0.2) as pool:
             session = await _start(pool)
             with pytest.raises(EnvironmentFailure):
-                await session.step("sleep 0.6")
+                await session.step("sleep 4")
             await session.close()
             during = len(pool._threads._abandoned)
             while pool._threads._abandoned:
@@ -107,11 +107,11 @@ def test_too_many_abandoned_threads_stop_the_pool_from_opening_more(monkeypatch)
     monkeypatch.setattr(threads, "MAX_ABANDONED", 2)
 
     async def scenario():
-        async with _pool(timeout_s=0.2) as pool:
+        async with _pool(turn_s=0.2) as pool:
             for _ in range(2):
                 session = await _start(pool)
                 with pytest.raises(EnvironmentFailure):
-                    await session.step("sleep 1.5")
+                    await session.step("sleep 6")
                 await session.close()
             with pytest.raises(EnvironmentFailure, match=r"2 calls of .* hang in threads"):
                 await _start(pool)
@@ -138,7 +138,7 @@ def test_an_episode_that_is_cancelled_gives_up_its_thread():
     async def scenario():
         async with _pool() as pool:
             session = await _start(pool)
-            step = asyncio.create_task(session.step("sleep 0.5"))
+            step = asyncio.create_task(session.step("sleep 3"))
             await asyncio.sleep(0.1)
             step.cancel()
             await asyncio.gather(step, return_exceptions=True)
@@ -153,7 +153,7 @@ def test_closing_a_session_fails_the_call_that_still_waits():
     async def scenario():
         async with _pool() as pool:
             session = await _start(pool)
-            step = asyncio.create_task(session.step("sleep 1"))
+            step = asyncio.create_task(session.step("sleep 5"))
             await asyncio.sleep(0.1)
             await session.close()
             with pytest.raises(EnvironmentFailure, match="its episode was closed"):
@@ -166,7 +166,7 @@ def test_pending_counts_calls_in_threads():
     async def scenario():
         async with _pool() as pool:
             session = await _start(pool)
-            step = asyncio.create_task(session.step("sleep 0.2"))
+            step = asyncio.create_task(session.step("sleep 2"))
             await asyncio.sleep(0.05)
             during = pool.pending
             await step

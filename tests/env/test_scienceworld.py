@@ -201,7 +201,7 @@ def _alive(pid: int) -> bool:
 
 
 def _ends(pid: int) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while _alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not _alive(pid)

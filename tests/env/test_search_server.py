@@ -74,7 +74,7 @@ def _post(url: str, body: bytes) -> tuple[int, dict]:
     request = urllib.request.Request(f"{url}/retrieve", body)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=20) as answer:
+        with opener.open(request, timeout=60) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:

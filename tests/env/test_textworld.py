@@ -239,8 +239,8 @@ def test_a_worker_plays_textworld(games: Path) -> None:
             "textworld_coin",
             COIN,
             num_workers=1,
-            turn_timeout_s=30,
-            reset_timeout_s=60,
+            turn_timeout_s=90,
+            reset_timeout_s=180,
             want_admissible=True,
         )
         env = CoinCollector(**COIN)

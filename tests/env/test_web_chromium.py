@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("playwright", reason="the extra `web` is not installed")
 
 from environments.web.actions import parse_action, perform, render
-from environments.web.browser import TextBrowser
+from environments.web.browser import MAX_TABS, TextBrowser
 from environments.web.chromium import launch
 from environments.web.chromium.env import ChromiumSiteEnv, SiteTab
 from environments.web.site.data import make_world
@@ -131,6 +131,30 @@ def test_dialogs_are_dismissed_and_popups_become_tabs(tab: SiteTab):
     assert (answer, tab.view().tab, tab.view().url) == (False, 1, f"{ORIGIN}/wiki")
 
 
+def test_a_popup_is_waited_for_even_if_its_page_comes_late(
+    tab: SiteTab, monkeypatch: pytest.MonkeyPatch
+):
+    handle = WebSite.handle
+
+    def late(*asked):
+        time.sleep(0.5)
+        return handle(*asked)
+
+    monkeypatch.setattr(WebSite, "handle", late)
+    tab.page.evaluate("() => { window.open('/wiki', 'x', 'noopener') }")
+    tab.refresh()
+    assert (tab.view().tab, tab.view().url) == (1, f"{ORIGIN}/wiki")
+
+
+def test_popups_beyond_the_limit_are_closed_and_one_that_closes_itself_is_no_tab(tab: SiteTab):
+    tab.page.evaluate("() => { window.open('/wiki').close() }")
+    tab.refresh()
+    assert (len(tab.view().tabs), tab.view().url) == (1, f"{ORIGIN}/login")
+    tab.page.evaluate("() => { for (let i = 0; i < 9; i++) window.open('/wiki') }")
+    tab.refresh()
+    assert len(tab.view().tabs) == len(tab.page.context.pages) == MAX_TABS
+
+
 def test_a_context_knows_nothing_of_the_one_before():
     site = WebSite(WORLD)
     for _ in range(2):
@@ -183,7 +207,7 @@ def _is_browser(pid: int) -> bool:
 
 def _end(pids: list[int]) -> list[int]:
     """Wait for processes to end; return those that do not."""
-    for _ in range(1000):
+    for _ in range(4000):
         left = [pid for pid in pids if _stat(pid)[0] not in "XZ"]
         if not left:
             return []
@@ -193,7 +217,7 @@ def _end(pids: list[int]) -> list[int]:
 
 def test_a_process_that_closes_nothing_ends_all_the_same():
     code = f"from {ChromiumSiteEnv.__module__} import ChromiumSiteEnv; e = ChromiumSiteEnv(); "
-    done = subprocess.run([sys.executable, "-c", code + "e.reset()"], timeout=100, check=False)
+    done = subprocess.run([sys.executable, "-c", code + "e.reset()"], timeout=200, check=False)
     assert done.returncode == 0
 
 

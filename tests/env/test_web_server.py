@@ -161,7 +161,7 @@ def test_http_serves_the_same_pages_as_the_callable():
 
 
 def _post(host: str, path: str, body: str, cookie: str = "") -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=60)
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Cookie": cookie}
     connection.request("POST", path, body, headers)
     response = connection.getresponse()
@@ -183,7 +183,7 @@ def test_http_logs_in_by_cookie_and_changes_the_database():
 def test_http_refuses_a_body_that_is_too_large():
     with serve(WebSite(1)) as origin:
         host = origin.removeprefix("http://")
-        connection = http.client.HTTPConnection(host, timeout=10)
+        connection = http.client.HTTPConnection(host, timeout=60)
         connection.putrequest("POST", "/login")
         connection.putheader("Content-Length", str(1 << 30))
         connection.endheaders()

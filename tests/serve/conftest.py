@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FAULTY = str(ROOT / "tests" / "env")  # where faulty_environments.py is
 COMMAND = "import sys; from scalinginter.cli.main import main; sys.exit(main())"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 150.0
 
 
 class ServerProcess:
@@ -26,7 +26,7 @@ class ServerProcess:
 
     def request(self, method, path, body=None, headers=None):
         """Send one request; return its status and the JSON of its answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         connection.request(method, path, data, headers or {})
         response = connection.getresponse()

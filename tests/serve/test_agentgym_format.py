@@ -73,7 +73,7 @@ def test_a_number_outlives_the_lease_of_its_episode(start_server):
     arguments = ["--format", "agentgym", "--lease-s", "0.3"]
     server = start_server("toy_corridor", *arguments)
     number = server.request("POST", "/create")[1]["id"]
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while server.request("GET", "/health")[1]["sessions"] and time.monotonic() < end:
         time.sleep(0.1)
     late = server.request("POST", "/step", {"id": number, "action": "left"})[1]

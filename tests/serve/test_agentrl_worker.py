@@ -62,7 +62,7 @@ def worker(tmp_path_factory):
 
 
 def _answers(port):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", "/api/worker_status")
         return connection.getresponse().status == 200
@@ -177,8 +177,8 @@ def test_the_pool_plays_episodes_of_a_worker_at_once(worker):
             "agentrl",
             {"url": worker},
             num_workers=1,
-            turn_timeout_s=20.0,
-            reset_timeout_s=20.0,
+            turn_timeout_s=60.0,
+            reset_timeout_s=60.0,
             want_admissible=False,
         )
         played = await asyncio.gather(*[episode(pool) for _ in range(CONCURRENCY)])

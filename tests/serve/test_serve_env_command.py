@@ -59,7 +59,7 @@ def test_it_says_what_it_serves_and_where_and_removes_its_port_file(start_server
     server = start_server("toy_corridor")
     assert list(tmp_path.glob("port-*"))
     server.process.terminate()
-    out, _ = server.process.communicate(timeout=20)
+    out, _ = server.process.communicate(timeout=90)
     first = f"Serving toy_corridor (32 train, 16 validation, 16 test tasks) at {server.url}\n"
     assert out.startswith(first)
     assert not list(tmp_path.glob("port-*"))

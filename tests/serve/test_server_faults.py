@@ -20,7 +20,7 @@ INLINE = "faulty_environments:InlineCounter"  # in threads
 
 
 def _client(server, **params):
-    return make("remote", url=server.url, step_timeout_s=20.0, **params)
+    return make("remote", url=server.url, step_timeout_s=120.0, **params)
 
 
 def _started(server, **params):
@@ -55,8 +55,8 @@ def test_pitfall_29_with_two_servers_episodes_go_on_when_one_dies(start_server):
             "remote",
             params,
             num_workers=1,
-            turn_timeout_s=10.0,
-            reset_timeout_s=10.0,
+            turn_timeout_s=60.0,
+            reset_timeout_s=60.0,
             want_admissible=True,
         )
         sessions = [await pool.open(task, seed=0, horizon=5) for _ in range(4)]
@@ -77,13 +77,13 @@ def test_pitfall_29_with_two_servers_episodes_go_on_when_one_dies(start_server):
 
 @pytest.mark.parametrize("env_id", [COUNTER, INLINE])
 def test_pitfall_29_a_hung_environment_is_a_timeout_and_its_neighbours_go_on(shared_server, env_id):
-    server = shared_server(env_id, "--turn-timeout-s", "1", "--workers", "2")
+    server = shared_server(env_id, "--turn-timeout-s", "4", "--workers", "2")
     hung, other = _started(server), _started(server)
 
     async def scenario():
         hanging = asyncio.create_task(asyncio.to_thread(hung.step, "hang"))
         answer = await asyncio.to_thread(other.step, "count")
-        with pytest.raises(EnvironmentFailure, match=r"no answer within 1 s") as failure:
+        with pytest.raises(EnvironmentFailure, match=r"no answer within 4 s") as failure:
             await hanging
         return answer[0], failure.value.timeout
 
@@ -100,7 +100,7 @@ def test_a_slow_inline_environment_holds_up_no_other(shared_server):
     slow, quick = _started(server), _started(server)
 
     async def scenario():
-        sleeping = asyncio.create_task(asyncio.to_thread(slow.step, "sleep 2"))
+        sleeping = asyncio.create_task(asyncio.to_thread(slow.step, "sleep 6"))
         await asyncio.sleep(0.2)
         await asyncio.to_thread(quick.step, "count")
         over = sleeping.done()
@@ -117,7 +117,7 @@ def test_a_client_does_not_wait_longer_than_its_own_limit(start_server):
     client = make("remote", url=server.url, step_timeout_s=0.5)
     client.reset()
     with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.5 s") as failure:
-        client.step("sleep 5")
+        client.step("sleep 20")
     assert failure.value.timeout
     client.close()
 
@@ -148,7 +148,7 @@ def test_episodes_that_only_shared_a_worker_are_collateral(start_server):
 def test_pitfall_29_an_idle_session_is_reaped_and_says_so(start_server):
     server = start_server("toy_corridor", "--lease-s", "0.4")
     key = server.open("train/l1/000000")["session"]
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while server.request("GET", "/health")[1]["sessions"] and time.monotonic() < end:
         time.sleep(0.1)
     status, answer = server.request("POST", f"/sessions/{key}/step", {"action": "right"})
@@ -156,22 +156,22 @@ def test_pitfall_29_an_idle_session_is_reaped_and_says_so(start_server):
 
 
 def test_calls_renew_the_lease(start_server):
-    server = start_server("toy_corridor", "--lease-s", "2")
+    server = start_server("toy_corridor", "--lease-s", "8")
     client = _started(server)
-    for _ in range(6):
-        time.sleep(0.5)
+    for _ in range(5):
+        time.sleep(2.5)
         client.step("left")
     client.close()
 
 
 def test_the_sessions_of_a_websocket_end_with_it(shared_server):
     server = shared_server(INLINE)
-    socket = WebSocket(Address(server.websocket_url, None, ("ws",)), "/ws", 5.0)
+    socket = WebSocket(Address(server.websocket_url, None, ("ws",)), "/ws", 60.0)
     for _ in range(3):
-        assert json.loads(socket.exchange('{"call": "open", "task": "train/0"}', 5.0))["session"]
+        assert json.loads(socket.exchange('{"call": "open", "task": "train/0"}', 60.0))["session"]
     before = server.request("GET", "/health")[1]["sessions"]
     socket.close()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while server.request("GET", "/health")[1]["sessions"] and time.monotonic() < end:
         time.sleep(0.05)
     assert (before, server.request("GET", "/health")[1]["sessions"]) == (3, 0)
@@ -183,16 +183,12 @@ def test_two_calls_of_one_session_at_once_are_refused(shared_server):
     path = f"/sessions/{key}/step"
 
     async def scenario():
-        first = asyncio.create_task(
-            asyncio.to_thread(server.request, "POST", path, {"action": "sleep 1"})
-        )
-        await asyncio.sleep(0.4)
-        second = await asyncio.to_thread(server.request, "POST", path, {"action": "count"})
-        return second, await first
+        call = ("POST", path, {"action": "sleep 5"})
+        return await asyncio.gather(*[asyncio.to_thread(server.request, *call) for _ in range(2)])
 
-    second, first = asyncio.run(scenario())
+    (done, _), (refused, answer) = sorted(asyncio.run(scenario()), key=lambda got: got[0])
     server.request("DELETE", f"/sessions/{key}")
-    assert (second[0], "is busy" in second[1]["error"], first[0]) == (409, True, 200)
+    assert (done, refused, "is busy" in answer["error"]) == (200, 409, True)
 
 
 def test_a_closed_session_is_released_at_the_end_of_an_episode_that_was_cut(start_server):
@@ -205,8 +201,8 @@ def test_a_closed_session_is_released_at_the_end_of_an_episode_that_was_cut(star
             "remote",
             params,
             num_workers=1,
-            turn_timeout_s=10.0,
-            reset_timeout_s=10.0,
+            turn_timeout_s=60.0,
+            reset_timeout_s=60.0,
             want_admissible=False,
         )
         for _ in range(3):
@@ -216,7 +212,7 @@ def test_a_closed_session_is_released_at_the_end_of_an_episode_that_was_cut(star
         await pool.aclose()
 
     asyncio.run(scenario())
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while server.request("GET", "/health")[1]["sessions"] and time.monotonic() < end:
         time.sleep(0.05)
     assert server.request("GET", "/health")[1]["sessions"] == 0
@@ -250,7 +246,7 @@ def test_a_signal_stops_the_server_whatever_hangs(start_server, env_id, number):
             await hanging
 
     asyncio.run(scenario())
-    out, err = server.process.communicate(timeout=20)
+    out, err = server.process.communicate(timeout=90)
     client.close()
     assert (server.process.returncode, "Traceback" in err) == (0, False), err
     assert "Serving" in out
@@ -271,7 +267,7 @@ def test_a_corpus_that_hangs_holds_up_neither_sessions_nor_the_end(start_server)
 
     text, status = asyncio.run(scenario())
     assert (text, status) == ("count 1", 502)
-    server.process.communicate(timeout=20)
+    server.process.communicate(timeout=90)
     assert server.process.returncode == 0
 
 

@@ -10,8 +10,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-from environments.web.chromium.browser import ChromiumBrowser, close_context
+from environments.web.chromium.browser import ChromiumBrowser
 from environments.web.chromium.launch import executable, new_context, require_playwright
+from environments.web.chromium.tabs import close_context
 from environments.web.interface import Browser, Response
 from environments.web.site.env import SiteEnv
 from environments.web.site.server import serve
