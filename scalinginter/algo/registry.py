@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from scalinginter.algo.grpo import GRPO
 from scalinginter.algo.loss import LossBatch, LossTerms
-from scalinginter.config.schema import GRPOConfig
+from scalinginter.config.algorithms import AlgorithmConfig
 from scalinginter.types import Group
 
 
@@ -29,6 +29,6 @@ class Algorithm(Protocol):
         ...
 
 
-def make_algorithm(config: GRPOConfig) -> Algorithm:
+def make_algorithm(config: AlgorithmConfig) -> Algorithm:
     """Return the algorithm that `config.kind` names."""
     return GRPO(config)

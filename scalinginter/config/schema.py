@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from scalinginter.config.algorithms import AlgorithmConfig, GRPOConfig
 from scalinginter.config.guard import GuardConfig
 from scalinginter.config.horizon_blocks import HorizonConfig
 from scalinginter.config.lora import LoRAConfig
@@ -132,27 +133,6 @@ class RolloutConfig(Section):
     deterministic: bool = True  # the local engine waits for every environment before a batch
 
 
-class GRPOConfig(Section):
-    """Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300, section 4.1)."""
-
-    kind: Literal["grpo"] = "grpo"
-    normalize_advantages: bool = True  # divide by the group's standard deviation
-    clip_low: PositiveFloat = 0.2
-    clip_high: PositiveFloat = 0.2
-    loss_aggregation: Literal["token", "sequence"] = "token"
-    kl_coefficient: NonNegativeFloat = 0.0
-    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    kl_in: Literal["loss", "reward"] = "loss"
-    entropy_bonus: NonNegativeFloat = 0.0
-    truncated: Literal["reward", "drop"] = "reward"  # cut episodes: use what they earned, or leave
-
-    @model_validator(mode="after")
-    def _check(self) -> "GRPOConfig":
-        if self.kl_in == "reward" and self.kl_estimator != "k1":
-            raise ValueError("kl_in: reward needs kl_estimator: k1, the only unbiased one there")
-        return self
-
-
 class BudgetConfig(Section):
     """Cost at which training ends, whichever limit is met first. Evaluation costs nothing."""
 
@@ -248,7 +228,7 @@ class Recipe(Section):
     chat: ChatConfig = ChatConfig()
     engine: EngineConfig = EngineConfig()
     rollout: RolloutConfig = RolloutConfig()
-    algorithm: GRPOConfig = GRPOConfig()
+    algorithm: AlgorithmConfig = GRPOConfig()
     train: TrainConfig
     guard: GuardConfig = GuardConfig()
     sft: SFTConfig = SFTConfig()

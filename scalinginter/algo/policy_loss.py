@@ -1,0 +1,66 @@
+# ruff: noqa: N806 (names end in the shape of the tensor)
+"""The loss that the policy-gradient algorithms share."""
+
+import torch
+from torch import Tensor
+
+from scalinginter.algo.loss import (
+    LossBatch,
+    LossTerms,
+    clip_shares,
+    clipped_surrogate,
+    importance_ratio,
+    kl_estimate,
+    kl_penalised_advantages,
+    weighted_sum,
+)
+from scalinginter.config.algorithms import PolicyGradientConfig
+
+
+class PolicyLoss:
+    """Clipped surrogate plus KL less entropy bonus (arXiv 1707.06347, eq. 7; 2402.03300, eq. 3)."""
+
+    def __init__(self, config: PolicyGradientConfig) -> None:
+        self._config = config
+        self.needs_reference = config.kl_coefficient > 0
+        # Without these terms a token whose advantage is 0 has no gradient and need not be forwarded
+        self.uses_every_token = self.needs_reference or config.entropy_bonus > 0
+        self.needs_entropy_gradient = config.entropy_bonus > 0
+        self.loss_aggregation = config.loss_aggregation
+
+    def loss(self, batch: LossBatch) -> LossTerms:
+        """Return the loss of one micro-batch and its metrics."""
+        config, mask_N, weights_N = self._config, batch.mask, batch.weights
+        advantages_N = torch.where(mask_N, batch.advantages, 0.0)
+        if self.needs_reference and config.kl_in == "reward":
+            advantages_N = kl_penalised_advantages(
+                advantages_N, batch.behaviour, _reference(batch), mask_N, config.kl_coefficient
+            )
+        ratio_N = importance_ratio(batch.logprobs, batch.behaviour, mask_N)
+        clip = {"clip_low": config.clip_low, "clip_high": config.clip_high}
+        policy = weighted_sum(clipped_surrogate(ratio_N, advantages_N, **clip), weights_N, mask_N)
+        entropy = weighted_sum(batch.entropy, weights_N, mask_N)
+        loss = policy - config.entropy_bonus * entropy if config.entropy_bonus else policy
+        sums = {"loss/policy": policy.detach()}
+        if self.needs_reference:
+            kl_N = kl_estimate(batch.logprobs, _reference(batch), mask_N, config.kl_estimator)
+            kl = weighted_sum(kl_N, weights_N, mask_N)
+            sums["loss/kl"] = kl.detach()
+            if config.kl_in == "loss":
+                loss = loss + config.kl_coefficient * kl
+        detached_N = ratio_N.detach()
+        low_N, high_N = clip_shares(detached_N, advantages_N, **clip)
+        averages = {
+            "loss/entropy": entropy.detach(),
+            "loss/ratio_mean": weighted_sum(detached_N, weights_N, mask_N),
+            "loss/clip_low_share": weighted_sum(low_N.to(weights_N.dtype), weights_N, mask_N),
+            "loss/clip_high_share": weighted_sum(high_N.to(weights_N.dtype), weights_N, mask_N),
+        }
+        maxima = {"loss/ratio_max": detached_N.max()} if len(detached_N) else {}
+        return LossTerms(loss, sums, averages, maxima)
+
+
+def _reference(batch: LossBatch) -> Tensor:
+    if batch.reference is None:
+        raise ValueError("kl_coefficient > 0 needs the log-probs of a reference policy")
+    return batch.reference
