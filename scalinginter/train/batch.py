@@ -1,12 +1,13 @@
-# ruff: noqa: N806, N815 (names end in the shape of the tensor)
+# ruff: noqa: N802, N803, N806, N815 (names end in the shape of the tensor)
 """From episodes to what one forward pass takes: trajectory -> rows -> packed micro-batches.
 
-Shape suffixes: `_T` packed tokens of a micro-batch, `_N` its trained tokens, `_C` those of them
-that were drawn under a constraint.
+Shape suffixes: `_T` packed tokens of a micro-batch, `_D` its draws, `_C` those of them under a
+constraint, `_N` its trained tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scalinginter.train.packed import PackedLayout
+from scalinginter.train.trie import PrefixTree, sort_rows
 from scalinginter.types import TrainingSample, Trajectory, Turn
 
 
@@ -91,33 +93,51 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What the first C trained tokens of a micro-batch could have been.
+    """What the first C draws of a micro-batch could have been.
 
-    Tokens that shared a set of allowed ids share a line of `table`.
+    Draws that shared a set of allowed ids share a line of `table`.
     """
 
     table: Tensor  # int64 [U, A]: the different sets of allowed ids, padded with -1
-    line_C: Tensor  # int64: the line of each token
+    line_C: Tensor  # int64: the line of each draw
     target_C: Tensor  # int64: where in its line the drawn id stands
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One forward and backward pass: rows laid end to end, shared prompts first and once."""
+    """One forward and backward pass: the prefix tree of some rows.
+
+    A draw is a context, an id that was drawn in it, and what else could have been drawn. Rows that
+    have a draw in common have it scored once; each has its own trained token, with its own
+    advantage and weight. Draws are ordered by context, trained tokens by draw.
+    """
 
     ids_T: Tensor  # int64
     positions_T: Tensor  # int64: position of each id in its own row
     layout: PackedLayout
-    logit_index_N: Tensor  # int64: the packed position whose logits give the token, its t-1
-    targets_N: Tensor  # int64
+    context_D: Tensor  # int64: the packed position whose logits give the draw, its t-1
+    targets_D: Tensor  # int64
+    row_D: Tensor  # int64: one of the rows that have the draw, as in `rows`
+    constraints: Constraints | None  # of the first C draws; the others are unconstrained
+    draw_N: Tensor  # int64: the draw of each trained token
     behaviour_N: Tensor  # float32
     advantages_N: Tensor  # float32
     row_N: Tensor  # int64: the row's place in the list that was packed
-    rows: list[int]  # the rows in packed order
-    constraints: Constraints | None  # of the first C tokens; the others are unconstrained
+    rows: list[int]  # the rows, by their ids
+    num_new: int  # ids that no earlier micro-batch of the same `pack` has in the same place
+
+    @property
+    def logit_index_N(self) -> Tensor:
+        """The packed position whose logits give each trained token."""
+        return self.context_D[self.draw_N]
+
+    @property
+    def targets_N(self) -> Tensor:
+        """The id of each trained token."""
+        return self.targets_D[self.draw_N]
 
     def num_forwarded(self, packed: bool) -> int:
-        """Positions that one forward pass takes; without packing a row brings its prompt along."""
+        """Positions that one forward pass takes; without packing a row brings its prefix along."""
         return len(self.ids_T) if packed else sum(self.layout.row_lengths)
 
 
@@ -128,12 +148,11 @@ class _Item:
     row: int
     sample: TrainingSample
     trained: NDArray[np.int64]  # positions of the trained ids
-    length: int  # ids to forward: the last trained id itself is a target only
-    prefix: bytes  # the shared prompt, empty if there is none
 
     @property
-    def prefix_length(self) -> int:
-        return self.sample.prefix_length
+    def ids(self) -> NDArray[np.int64]:
+        """Ids to forward: the last trained id itself is a target only."""
+        return self.sample.ids[: self.trained[-1]]
 
 
 def pack(
@@ -141,115 +160,116 @@ def pack(
 ) -> list[MicroBatch]:
     """Lay the rows out in micro-batches of at most `max_tokens` ids, without padding.
 
-    Rows with the same prompt (`prefix_length` leading ids) come together, in the order of their
-    first one, and store the prompt once per micro-batch. A row longer than `max_tokens` gets a
-    micro-batch of its own. Rows that train nothing are left out. Deterministic.
+    Rows are sorted by their ids, so that rows with a common prefix (prompt, or prompt and turns)
+    lie together, and cut where the fewest ids have to be repeated. A micro-batch holds every
+    common prefix once. A row longer than `max_tokens` gets a micro-batch of its own. Rows that
+    train nothing are left out. Deterministic, and the same for every order of `samples`.
     """
-    items = [_item(row, sample) for row, sample in enumerate(samples) if sample.mask.any()]
-    first: dict[bytes, int] = {}
-    for item in items:
-        first.setdefault(item.prefix or item.row.to_bytes(8), item.row)
-    items.sort(key=lambda item: (first[item.prefix or item.row.to_bytes(8)], item.row))
-    batches: list[list[_Item]] = []
-    prefixes: set[bytes] = set()
-    tokens = 0
-    for item in items:
-        cost = item.length - (item.prefix_length if item.prefix in prefixes else 0)
-        if not batches or tokens + cost > max_tokens:
-            batches.append([])
-            prefixes, tokens, cost = set(), 0, item.length
-        batches[-1].append(item)
-        tokens += cost
-        if item.prefix:
-            prefixes.add(item.prefix)
-    return [_micro_batch(batch, torch.device(device)) for batch in batches]
+    items = [
+        _Item(row, sample, np.flatnonzero(sample.mask))
+        for row, sample in enumerate(samples)
+        if sample.mask.any()
+    ]
+    order, common = sort_rows([item.ids for item in items])
+    items = [items[at] for at in order]
+    cuts = _cuts([len(item.ids) for item in items], common, max_tokens)
+    return [
+        _micro_batch(items[start:stop], common[start], torch.device(device))
+        for start, stop in pairwise(cuts)
+    ]
 
 
-def _item(row: int, sample: TrainingSample) -> _Item:
-    trained = np.flatnonzero(sample.mask)
-    prefix = sample.ids[: sample.prefix_length].tobytes()
-    return _Item(row, sample, trained, int(trained[-1]), prefix)
+def _cuts(lengths: Sequence[int], common: Sequence[int], max_tokens: int) -> list[int]:
+    """Cut sorted rows into parts within the budget: the fewest repeated ids, then fewest parts.
+
+    A part that starts with row i repeats the `common[i]` ids that it shares with the row before.
+    """
+    best: list[tuple[int, int, int]] = [(0, 0, 0)]  # repeated ids, parts, start of the last part
+    for stop in range(1, len(lengths) + 1):
+        tokens, options = 0, []
+        for start in reversed(range(stop)):
+            if tokens + lengths[start] > max_tokens and start < stop - 1:
+                break
+            repeated, parts, _ = best[start]
+            options.append((repeated + common[start], parts + 1, start))
+            tokens += lengths[start] - common[start]
+        best.append(min(options))
+    cuts = [len(lengths)]
+    while cuts[-1]:
+        cuts.append(best[cuts[-1]][2])
+    return cuts[::-1]
 
 
-def _micro_batch(items: list[_Item], device: torch.device) -> MicroBatch:
-    prefixes: dict[bytes, int] = {}  # -> number of the prefix
-    ids, positions, prefix_lengths = [], [], []
-    for item in items:
-        if item.prefix and item.prefix not in prefixes:
-            prefixes[item.prefix] = len(prefixes)
-            prefix_lengths.append(item.prefix_length)
-            ids.append(item.sample.ids[: item.prefix_length])
-            positions.append(np.arange(item.prefix_length))
-    prefix_starts = np.concatenate([[0], np.cumsum(prefix_lengths)]).astype(np.int64)
-    offset = int(prefix_starts[-1])
-    rows, logit_index = [], []
-    for item in items:
-        shared = item.prefix_length
-        number = prefixes.get(item.prefix, -1)
-        ids.append(item.sample.ids[shared : item.length])
-        positions.append(np.arange(shared, item.length))
-        rows.append((number, item.length - shared))
-        before = item.trained - 1
-        in_prefix = before < shared
-        start = int(prefix_starts[number]) if number >= 0 else 0
-        logit_index.append(np.where(in_prefix, start + before, offset + before - shared))
-        offset += item.length - shared
-    tokens = _trained_tokens(items, np.concatenate(logit_index))
-    constraints, order = _constraints(items, tokens["targets_N"])
-    outputs = torch.from_numpy(np.unique(tokens["logit_index_N"]).astype(np.int64)).to(device)
-    return MicroBatch(
-        ids_T=torch.from_numpy(np.concatenate(ids)).to(device),
-        positions_T=torch.from_numpy(np.concatenate(positions)).to(device),
-        layout=PackedLayout(prefix_lengths, rows, device, outputs),
-        rows=[item.row for item in items],
-        constraints=constraints and constraints_to(constraints, device),
-        **{name: torch.from_numpy(array[order]).to(device) for name, array in tokens.items()},
-    )
-
-
-def _trained_tokens(
-    items: list[_Item], logit_index: NDArray[np.int64]
-) -> dict[str, NDArray[np.generic]]:
-    return {
-        "logit_index_N": logit_index,
-        "targets_N": np.concatenate([item.sample.ids[item.trained] for item in items]),
-        "behaviour_N": np.concatenate([item.sample.logprobs[item.trained] for item in items]),
-        "advantages_N": np.concatenate([item.sample.advantages[item.trained] for item in items]),
-        "row_N": np.concatenate([np.full(len(item.trained), item.row) for item in items]),
+def _micro_batch(items: list[_Item], repeated: int, device: torch.device) -> MicroBatch:
+    tree = PrefixTree([item.ids for item in items])
+    trained = {
+        "context": np.concatenate([tree.index(i)[x.trained - 1] for i, x in enumerate(items)]),
+        "target": np.concatenate([item.sample.ids[item.trained] for item in items]),
+        "behaviour": np.concatenate([item.sample.logprobs[item.trained] for item in items]),
+        "advantages": np.concatenate([item.sample.advantages[item.trained] for item in items]),
+        "row": np.concatenate([np.full(len(item.trained), item.row) for item in items]),
     }
+    sets, line = _allowed_sets(items)
+    first, draw = _draws(trained["context"], trained["target"], line)
+    order = np.argsort(draw, kind="stable")
 
+    def put(array: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-def constraints_to(constraints: Constraints, device: torch.device) -> Constraints:
-    return Constraints(
-        constraints.table.to(device), constraints.line_C.to(device), constraints.target_C.to(device)
+    contexts, targets = trained["context"][first], trained["target"][first]
+    return MicroBatch(
+        ids_T=put(tree.ids),
+        positions_T=put(tree.positions),
+        layout=PackedLayout(tree, device, put(np.unique(contexts))),
+        context_D=put(contexts),
+        targets_D=put(targets),
+        row_D=put(trained["row"][first]),
+        constraints=_constraints(sets, line[first], targets, put),
+        draw_N=put(draw[order]),
+        behaviour_N=put(trained["behaviour"][order]),
+        advantages_N=put(trained["advantages"][order]),
+        row_N=put(trained["row"][order]),
+        rows=[item.row for item in items],
+        num_new=len(tree) - repeated,
     )
+
+
+def _allowed_sets(items: list[_Item]) -> tuple[list[tuple[int, ...]], NDArray[np.int64]]:
+    """Return the different sets of allowed ids, and for each trained token its set (-1: none)."""
+    sets: dict[tuple[int, ...], int] = {}
+    lines = [
+        -1 if allowed is None else sets.setdefault(allowed, len(sets))
+        for item in items
+        for allowed in map(item.sample.allowed.__getitem__, item.trained.tolist())
+    ]
+    return list(sets), np.array(lines, dtype=np.int64)
+
+
+def _draws(
+    context: NDArray[np.int64], target: NDArray[np.int64], line: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each different draw one of its tokens, and for each token its draw.
+
+    Draws under a constraint come first, then by context, id and constraint.
+    """
+    key = (line < 0) * (context.max() + 1) + context
+    key = (key * (target.max() + 1) + target) * (line.max() + 2) + line + 1
+    _, first, draw = np.unique(key, return_index=True, return_inverse=True)
+    return first, draw
 
 
 def _constraints(
-    items: list[_Item], targets: NDArray[np.generic]
-) -> tuple[Constraints | None, NDArray[np.int64]]:
-    """Return the allowed sets, and the order of the tokens that puts constrained ones first."""
-    sets: dict[tuple[int, ...], int] = {}
-    lines = np.array(
-        [
-            -1 if allowed is None else sets.setdefault(allowed, len(sets))
-            for item in items
-            for allowed in map(item.sample.allowed.__getitem__, item.trained.tolist())
-        ],
-        dtype=np.int64,
-    )
-    order = np.argsort(lines < 0, kind="stable")
+    sets: list[tuple[int, ...]],
+    line_D: NDArray[np.int64],
+    targets_D: NDArray[np.int64],
+    put: Callable[[NDArray[np.generic]], Tensor],
+) -> Constraints | None:
     if not sets:
-        return None, order
+        return None
     widest = max(map(len, sets))
     table = np.array([[*ids] + [-1] * (widest - len(ids)) for ids in sets], dtype=np.int64)
-    lines_C = lines[order][lines[order] >= 0]
-    hits = table[lines_C] == targets[order][: len(lines_C), None]
+    line_C = line_D[line_D >= 0]
+    hits = table[line_C] == targets_D[: len(line_C), None]
     if not hits.any(axis=1).all():
         raise ValueError("a drawn id is not among the ids that its constraint allowed")
-    return (
-        Constraints(
-            torch.from_numpy(table), torch.from_numpy(lines_C), torch.from_numpy(hits.argmax(1))
-        ),
-        order,
-    )
+    return Constraints(put(table), put(line_C), put(hits.argmax(1)))

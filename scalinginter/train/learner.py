@@ -107,18 +107,20 @@ class Learner:
                 norms += [norm] if np.isfinite(norm) else []
         self._model.eval()
         self.updates += bool(norms)
-        slots = sum(b.layout.num_slots for m in minibatches for b in m.batches)
-        padding = sum(b.layout.num_padding for m in minibatches for b in m.batches)
-        return tally.metrics(steps) | {
-            "loss/grad_norm": float(np.mean(norms)) if norms else 0.0,
-            "update/skipped": 0.0,
-            "update/nonfinite": float(steps - len(norms)),
-            "update/optimizer_steps": float(len(norms)),
-            "update/tokens": float(sum(m.num_tokens for m in minibatches)),
-            "update/forward_tokens": float(self.forward_tokens - forwarded),
-            "update/padding_share": padding / max(slots, 1),
-            "update/learning_rate": learning_rate,
-        }
+        batches = [batch for minibatch in minibatches for batch in minibatch.batches]
+        return (
+            tally.metrics(steps)
+            | packing_metrics(batches, self.packed)
+            | {
+                "loss/grad_norm": float(np.mean(norms)) if norms else 0.0,
+                "update/skipped": 0.0,
+                "update/nonfinite": float(steps - len(norms)),
+                "update/optimizer_steps": float(len(norms)),
+                "update/tokens": float(sum(m.num_tokens for m in minibatches)),
+                "update/forward_tokens": float(self.forward_tokens - forwarded),
+                "update/learning_rate": learning_rate,
+            }
+        )
 
     def _split(
         self, samples: Sequence[TrainingSample], rng: np.random.Generator
@@ -139,7 +141,7 @@ class Learner:
         kept = [sample for sample, used in zip(samples, usable, strict=True) if used]
         weights = weights[torch.tensor(usable, dtype=torch.bool)].to(device)
         batches = pack(kept, self.config.micro_batch_tokens, device)
-        tokens = self._sum_over_ranks([sum(len(batch.targets_N) for batch in batches)])
+        tokens = self._sum_over_ranks([sum(len(batch.row_N) for batch in batches)])
         return _Minibatch(batches, [weights[batch.row_N] for batch in batches], int(tokens[0]))
 
     def _row_weights(self, samples: list[TrainingSample]) -> list[float]:
@@ -253,6 +255,23 @@ class Learner:
             self._reference.load_state_dict(state["reference"])
         self.updates, self.calls = state["updates"], state["calls"]
         self.forward_tokens = state["forward_tokens"]
+
+
+def packing_metrics(batches: Sequence[MicroBatch], packed: bool) -> dict[str, float]:
+    """Return what the update computes beyond what it needs, after the first pass over batches.
+
+    padding_share: of the places that attention was computed for, those that held nothing.
+    forwarded_over_unique: ids pushed through the model, over the different (context, id) pairs
+    among the rows of an optimizer step: 1 if no common prefix is computed twice.
+    """
+    slots = sum(batch.layout.num_slots for batch in batches)
+    padding = sum(batch.layout.num_padding for batch in batches)
+    forwarded = sum(batch.num_forwarded(packed) for batch in batches)
+    unique = sum(batch.num_new for batch in batches)
+    return {
+        "update/padding_share": padding / max(slots, 1),
+        "update/forwarded_over_unique": forwarded / max(unique, 1),
+    }
 
 
 def blown_up(model: torch.nn.Module) -> list[str]:

@@ -1,9 +1,9 @@
 # ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """Log-probs of the trained tokens of a micro-batch, under the distribution they were drawn from.
 
-Only the logits at position t-1 of a trained token t are computed. A token drawn under a constraint
-has the softmax over the allowed ids alone; the others do not enter.
-Shape suffixes: `_N` trained tokens, `_C` constrained ones (the first C), `V` vocabulary.
+Only the logits at position t-1 of a trained token t are computed, once for rows that share it. A
+token drawn under a constraint has the softmax over the allowed ids alone; the others do not enter.
+Shape suffixes: `_N` trained tokens, `_D` draws, `_C` constrained ones (the first C), `V` ids.
 """
 
 from dataclasses import dataclass
@@ -47,14 +47,24 @@ def score(
     logits = logits.float()
     if temperature != 1.0:
         logits = logits / temperature
+    scores = _score_draws(logits, batch, entropy_gradient)
+    if len(batch.draw_N) > len(batch.targets_D):
+        scores = (values_D.index_select(0, batch.draw_N) for values_D in scores)
+    return TokenScores(*scores)
+
+
+def _score_draws(
+    logits: Tensor, batch: MicroBatch, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Return log-probs and entropies, [D] each."""
     if batch.constraints is None:
-        return TokenScores(*_free(logits, batch.targets_N, entropy_gradient))
+        return _free(logits, batch.targets_D, entropy_gradient)
     bound = len(batch.constraints.line_C)
     logprobs_C, entropy_C = _constrained(logits[:bound], batch.constraints)
     if bound == len(logits):
-        return TokenScores(logprobs_C, entropy_C)
-    logprobs, entropy = _free(logits[bound:], batch.targets_N[bound:], entropy_gradient)
-    return TokenScores(torch.cat([logprobs_C, logprobs]), torch.cat([entropy_C, entropy]))
+        return logprobs_C, entropy_C
+    logprobs, entropy = _free(logits[bound:], batch.targets_D[bound:], entropy_gradient)
+    return torch.cat([logprobs_C, logprobs]), torch.cat([entropy_C, entropy])
 
 
 def _packed_logits(model: nn.Module, batch: MicroBatch) -> Tensor:
@@ -62,28 +72,31 @@ def _packed_logits(model: nn.Module, batch: MicroBatch) -> Tensor:
         input_ids=batch.ids_T.unsqueeze(0),
         position_ids=batch.positions_T.unsqueeze(0),
         attention_layout=batch.layout,
-        logits_to_keep=batch.logit_index_N,
+        logits_to_keep=batch.context_D,
         use_cache=False,
     ).logits[0]
 
 
 def _row_logits(model: nn.Module, batch: MicroBatch) -> Tensor:
     """For models whose attention is their own: each row with its prompt, one at a time."""
-    before_N = batch.positions_T[batch.logit_index_N]
-    tokens, pieces = [], []
-    for row, (prompt, own) in zip(batch.rows, batch.layout.spans, strict=True):
-        tokens.append((batch.row_N == row).nonzero().squeeze(1))
-        ids = torch.cat([batch.ids_T[prompt], batch.ids_T[own]]).unsqueeze(0)
-        output = model(input_ids=ids, logits_to_keep=before_N[tokens[-1]], use_cache=False)
+    before_D = batch.positions_T[batch.context_D]
+    draws, pieces = [], []
+    for at, row in enumerate(batch.rows):
+        own = (batch.row_D == row).nonzero().squeeze(1)
+        if not len(own):  # all that this row drew has been scored with others
+            continue
+        draws.append(own)
+        ids = batch.ids_T[torch.from_numpy(batch.layout.tree.index(at)).to(own.device)]
+        output = model(input_ids=ids[None], logits_to_keep=before_D[own], use_cache=False)
         pieces.append(output.logits[0])
-    return torch.cat(pieces)[torch.cat(tokens).argsort()]
+    return torch.cat(pieces)[torch.cat(draws).argsort()]
 
 
-def _free(logits: Tensor, targets_N: Tensor, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+def _free(logits: Tensor, targets_D: Tensor, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
     if entropy_gradient:
         logprobs = logits.log_softmax(-1)
-        return _pick(logprobs, targets_N), -(logprobs.exp() * logprobs).sum(-1)
-    return _Scores.apply(logits, targets_N)  # type: ignore[return-value]
+        return _pick(logprobs, targets_D), -(logprobs.exp() * logprobs).sum(-1)
+    return _Scores.apply(logits, targets_D)  # type: ignore[return-value]
 
 
 class _Scores(torch.autograd.Function):
@@ -93,30 +106,30 @@ class _Scores(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, logits: Tensor, targets_D: Tensor) -> tuple[Tensor, Tensor]:
         probs = torch.empty_like(logits)
-        logprobs_N, entropy_N = logits.new_empty(2, len(logits))
+        logprobs_D, entropy_D = logits.new_empty(2, len(logits))
         elements = CPU_ELEMENTS if logits.device.type == "cpu" else ELEMENTS
         rows = max(1, elements // logits.shape[-1])
         for start in range(0, len(logits), rows):
             at = slice(start, start + rows)
             logprobs = logits[at].log_softmax(-1)
-            logprobs_N[at] = _pick(logprobs, targets_N[at])
+            logprobs_D[at] = _pick(logprobs, targets_D[at])
             torch.exp(logprobs, out=probs[at])
-            entropy_N[at] = -torch.linalg.vecdot(probs[at], logprobs)
-        ctx.save_for_backward(probs, targets_N)
-        ctx.mark_non_differentiable(entropy_N)
-        return logprobs_N, entropy_N
+            entropy_D[at] = -torch.linalg.vecdot(probs[at], logprobs)
+        ctx.save_for_backward(probs, targets_D)
+        ctx.mark_non_differentiable(entropy_D)
+        return logprobs_D, entropy_D
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        probs, targets_N = ctx.saved_tensors
-        gradient_N = gradients[0].unsqueeze(1)
-        return (probs * -gradient_N).scatter_add_(1, targets_N.unsqueeze(1), gradient_N), None
+        probs, targets_D = ctx.saved_tensors
+        gradient_D = gradients[0].unsqueeze(1)
+        return (probs * -gradient_D).scatter_add_(1, targets_D.unsqueeze(1), gradient_D), None
 
 
-def _pick(values: Tensor, index_N: Tensor) -> Tensor:
-    return values.gather(1, index_N.unsqueeze(1)).squeeze(1)
+def _pick(values: Tensor, index: Tensor) -> Tensor:
+    return values.gather(1, index.unsqueeze(1)).squeeze(1)
 
 
 def _constrained(logits_C: Tensor, constraints: Constraints) -> tuple[Tensor, Tensor]:

@@ -1,13 +1,15 @@
-"""Attention of packed rows span by span, without padding, copies or repeated prompts (CPU).
+"""Attention over a prefix tree span by span, without padding, copies or repeated prefixes (CPU).
 
-    prompt  a a a a            a prompt attends to itself, once for all rows that share it
-    row 1   . . . . b b b      a row attends to itself, causally, and to all of its prompt;
-    row 2   . . . . c c c      rows of one prompt that lie together do the latter in one call
+    chain 1   a a a a b b b c c    a segment, its first child, that one's first child and so on lie
+    hanging   . . . . . . . d d    end to end: the chain attends to itself, causally, in one call;
+    hanging   . . . . e e          what hangs from a segment of it by other children is one span,
+                                   which attends to the chain up to that segment in one call
 
-The two parts of a row are computed apart and put together by their normalisers, as in ring
-attention (Liu et al., arXiv 2310.01889, section 3): with o1, o2 the outputs and l1, l2 the log-sums
-of the scores, o = o2 + sigmoid(l1 - l2) (o1 - o2) and l = log(e^l1 + e^l2). The gradient needs no
-such merging: given o and l of the whole, each part's gradients are exact and add up.
+A segment's largest child comes first, so that an id gets its parts in at most log2(rows) + 1 calls.
+The parts are put together by their normalisers, as in ring attention (Liu et al.,
+arXiv 2310.01889, section 3): with o1, o2 the outputs and l1, l2 the log-sums of the scores,
+o = o2 + sigmoid(l1 - l2) (o1 - o2) and l = log(e^l1 + e^l2). The gradient needs no such merging:
+given o and l of the whole, each part's gradients are exact and add up.
 
 Shapes: query [T, H, D], key and value [T, K, D] with H a multiple of K.
 """
@@ -19,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scalinginter.train.trie import Segment
+
 _FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
 
@@ -27,22 +31,25 @@ _BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu
 class Spans:
     """Which packed tokens attend to which."""
 
-    own: list[slice]  # prompts and rows: each attends to itself causally
-    crossed: list[tuple[slice, slice]]  # runs of rows, and the prompt that all of each run see
+    own: list[slice]  # chains: each attends to itself causally
+    crossed: list[tuple[slice, slice]]  # what hangs from a chain, and the part of it that it sees
 
     @classmethod
-    def of(cls, prompts: Sequence[slice], rows: Sequence[tuple[int, slice]]) -> "Spans":
-        """`rows`: per row the number of its prompt (-1: none) and its own tokens, in order."""
-        runs: list[tuple[int, slice]] = []
-        for prompt, own in rows:
-            if runs and runs[-1][0] == prompt and runs[-1][1].stop == own.start:
-                runs[-1] = prompt, slice(runs[-1][1].start, own.stop)
-            else:
-                runs.append((prompt, own))
-        return cls(
-            own=[s for s in (*prompts, *(own for _, own in rows)) if s.stop > s.start],
-            crossed=[(run, prompts[p]) for p, run in runs if p >= 0 and run.stop > run.start],
-        )
+    def of(cls, segments: Sequence[Segment]) -> "Spans":
+        """Find the chains of a tree; `segments` in packed order."""
+        own: list[slice] = []
+        crossed: list[tuple[slice, slice]] = []
+        heads: list[int] = []  # per segment the packed id that its chain starts with
+        for at, segment in enumerate(segments):
+            is_first = at > 0 and segment.parent == at - 1
+            heads.append(heads[-1] if is_first else segment.start)
+            first_child = segments[at + 1] if segment.stop < segment.end else None
+            if first_child is None:
+                own.append(slice(heads[-1], segment.stop))
+            elif first_child.end < segment.end:
+                hanging = slice(first_child.end, segment.end)
+                crossed.append((hanging, slice(heads[-1], segment.stop)))
+        return cls(own, crossed)
 
 
 def can_attend_in_spans(query: Tensor, value: Tensor) -> bool:
@@ -82,10 +89,10 @@ class _SpanAttention(torch.autograd.Function):
 
         for own in spans.own:
             out[own], total[own] = part(own, own, True)
-        for run, prompt in spans.crossed:
-            attended, normaliser = part(run, prompt, False)
-            out[run].lerp_(attended, torch.sigmoid(normaliser - total[run])[..., None])
-            torch.logaddexp(total[run], normaliser, out=total[run])
+        for hanging, chain in spans.crossed:
+            attended, normaliser = part(hanging, chain, False)
+            out[hanging].lerp_(attended, torch.sigmoid(normaliser - total[hanging])[..., None])
+            torch.logaddexp(total[hanging], normaliser, out=total[hanging])
         ctx.save_for_backward(query, key, value, out, total)
         ctx.spans, ctx.scaling = spans, scaling
         return out
@@ -112,9 +119,9 @@ class _SpanAttention(torch.autograd.Function):
 
         for own in ctx.spans.own:
             dquery[own], dkey[own], dvalue[own] = part(own, own, True)
-        for run, prompt in ctx.spans.crossed:
-            from_query, from_key, from_value = part(run, prompt, False)
-            dquery[run] += from_query
-            dkey[prompt] += from_key
-            dvalue[prompt] += from_value
+        for hanging, chain in ctx.spans.crossed:
+            from_query, from_key, from_value = part(hanging, chain, False)
+            dquery[hanging] += from_query
+            dkey[chain] += from_key
+            dvalue[chain] += from_value
         return dquery, dkey, dvalue, None, None

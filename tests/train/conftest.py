@@ -74,3 +74,23 @@ def random_samples():
         return samples
 
     return make
+
+
+@pytest.fixture
+def sample_of():
+    """Return a function that makes a row of given ids; all but the first are trained."""
+
+    def make(ids, *, mask=None, advantage=1.0, allowed=None, episode=0):
+        trained = np.arange(len(ids)) > 0 if mask is None else np.array(mask, dtype=np.bool_)
+        return TrainingSample(
+            ids=np.array(ids, dtype=np.int64),
+            mask=trained,
+            logprobs=np.linspace(-2, -1, len(ids), dtype=np.float32),
+            advantages=np.full(len(ids), advantage, dtype=np.float32),
+            turn_index=np.zeros(len(ids), dtype=np.int32),
+            allowed=tuple(allowed or [None] * len(ids)),
+            group_id="0",
+            episode=episode,
+        )
+
+    return make

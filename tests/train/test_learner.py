@@ -15,6 +15,7 @@ from scalinginter.train.batch import pack
 from scalinginter.train.learner import Learner
 from scalinginter.train.logprobs import score
 from scalinginter.train.packed import PackedLayout
+from scalinginter.train.trie import PrefixTree
 from scalinginter.types import TrainingSample
 
 
@@ -249,14 +250,14 @@ def test_a_model_that_cannot_be_packed_learns_the_same(make_learner, random_samp
 
 def draw_from_five(policy, contexts, rng):
     """Draw one id of 0 to 4 per context; return ids and log-probs."""
-    length = contexts.shape[1]
-    layout = PackedLayout([], [(-1, length)] * len(contexts))
+    layout = PackedLayout(PrefixTree(list(contexts)))
+    ends = [layout.tree.path(row)[-1].stop - 1 for row in range(len(contexts))]
     with torch.no_grad():
         logits = policy.model(
-            input_ids=torch.from_numpy(contexts.reshape(1, -1)),
-            position_ids=torch.arange(length).repeat(len(contexts))[None],
+            input_ids=torch.from_numpy(layout.tree.ids)[None],
+            position_ids=torch.from_numpy(layout.tree.positions)[None],
             attention_layout=layout,
-            logits_to_keep=torch.arange(1, len(contexts) + 1) * length - 1,
+            logits_to_keep=torch.tensor(ends),
         ).logits[0, :, :5]
     logprobs = logits.log_softmax(-1).numpy()
     chances = np.exp(logprobs.astype(np.float64))

@@ -11,6 +11,11 @@ from hypothesis import strategies as st
 from scalinginter.train.batch import pack
 from scalinginter.train.logprobs import score
 from scalinginter.train.packed import PackedLayout
+from scalinginter.train.trie import PrefixTree
+
+TRIES = st.lists(  # two different ids: rows share prefixes, are prefixes of others, or are equal
+    st.lists(st.integers(0, 1), min_size=1, max_size=9), min_size=1, max_size=8
+)
 
 
 def separately(model, samples, temperature=1.0):
@@ -84,30 +89,15 @@ def test_gradients_are_those_of_separate_rows(tiny_policy, random_samples, max_t
     assert_equal(gradients(policy.model), gradients(plain.model))
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    prompts=st.lists(st.integers(1, 9), min_size=0, max_size=3),
-    rows=st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 12)), min_size=1, max_size=8),
-    window=st.sampled_from([None, 3]),
-    seed=st.integers(0, 99),
-)
-def test_any_layout_attends_as_each_row_alone_would(prompts, rows, window, seed):
-    rows = [(p if p < len(prompts) else -1, n) for p, n in rows]
-    rows = [(p, n) for p, n in rows if p >= 0 or n > 0]
-    used = sorted({p for p, _ in rows if p >= 0})
-    prompts = [prompts[p] for p in used]
-    rows = [(used.index(p) if p >= 0 else -1, n) for p, n in rows]
-    if not rows:
-        return
-    total = sum(prompts) + sum(n for _, n in rows)
+@settings(max_examples=30, deadline=None)
+@given(rows=TRIES, window=st.sampled_from([None, 3]), seed=st.integers(0, 99))
+def test_any_tree_attends_as_each_row_alone_would(rows, window, seed):
+    tree = PrefixTree([np.array(row) for row in rows])
     torch.manual_seed(seed)
-    query, key, value = (torch.randn(1, h, total, 4, dtype=torch.float64) for h in (4, 2, 2))
-    layout = PackedLayout(prompts, rows)
-    got = layout.attend(0, query, key, value, scaling=0.5, sliding_window=window)[0]
-    starts = np.cumsum([0, *prompts])
-    for (prompt, own), (prefix, _) in zip(layout.spans, rows, strict=True):
-        at = [*range(prompt.start or 0, prompt.stop), *range(own.start, own.stop)]
-        assert prefix < 0 or prompt.start == starts[prefix]
+    query, key, value = (torch.randn(1, h, len(tree), 4, dtype=torch.float64) for h in (4, 2, 2))
+    got = PackedLayout(tree).attend(0, query, key, value, scaling=0.5, sliding_window=window)[0]
+    for row in range(len(rows)):
+        at = tree.index(row)
         q, k, v = (x[0, :, at].repeat_interleave(4 // x.shape[1], 0) for x in (query, key, value))
         distance = torch.arange(len(at))[:, None] - torch.arange(len(at))
         unseen = (distance < 0) | (distance >= (window or 10**6))

@@ -1,5 +1,6 @@
 """Rows that attend where they lie give what gathered rows give, gradients too."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,12 +9,7 @@ from hypothesis import strategies as st
 from scalinginter.train import packed
 from scalinginter.train.packed import PackedLayout
 from scalinginter.train.spans import Spans
-
-LAYOUTS = {
-    "prompts": st.lists(st.integers(1, 70), min_size=1, max_size=3),
-    "rows": st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 90)), min_size=1, max_size=8),
-    "seed": st.integers(0, 99),
-}
+from scalinginter.train.trie import PrefixTree
 
 
 def attend(layout, states, weights):
@@ -23,34 +19,48 @@ def attend(layout, states, weights):
     return [out.detach(), *torch.autograd.grad((out * weights).sum(), states)]
 
 
+@st.composite
+def forked_rows(draw):
+    """Rows of up to 200 ids, each leaving an earlier one at some place, or at once."""
+    rows = [np.arange(draw(st.integers(1, 99)))]
+    for number in range(draw(st.integers(0, 8))):
+        row = rows[draw(st.integers(0, number))]
+        own = np.full(draw(st.integers(0, 99)), 1000 + number)
+        rows.append(np.concatenate([row[: draw(st.integers(1, len(row)))], own]))
+    return rows
+
+
 @settings(max_examples=40, deadline=None)
-@given(**LAYOUTS)
-def test_spans_give_what_buckets_give(prompts, rows, seed):
-    rows = [(p if p < len(prompts) else -1, n) for p, n in rows]
-    rows = [(p, n) for p, n in rows if p >= 0 or n > 0] + [(p, 1) for p in range(len(prompts))]
-    total = sum(prompts) + sum(n for _, n in rows)
+@given(rows=forked_rows(), seed=st.integers(0, 99))
+def test_spans_give_what_buckets_give(rows, seed):
+    tree = PrefixTree(rows)
     torch.manual_seed(seed)
-    states = [torch.randn(1, heads, total, 8, dtype=torch.float64) for heads in (4, 2, 2)]
-    weights = torch.randn(1, total, 4, 8, dtype=torch.float64)
-    in_spans = attend(PackedLayout(prompts, rows), states, weights)
+    states = [torch.randn(1, heads, len(tree), 8, dtype=torch.float64) for heads in (4, 2, 2)]
+    weights = torch.randn(1, len(tree), 4, 8, dtype=torch.float64)
+    in_spans = attend(PackedLayout(tree), states, weights)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed, "can_attend_in_spans", lambda query, value: False)
-        in_buckets = attend(PackedLayout(prompts, rows), states, weights)
+        in_buckets = attend(PackedLayout(tree), states, weights)
     for got, expected in zip(in_spans, in_buckets, strict=True):
         torch.testing.assert_close(got, expected, atol=1e-9, rtol=1e-9)
 
 
-def test_rows_of_a_prompt_that_lie_together_read_it_in_one_call():
-    prompts, own = [slice(0, 4), slice(4, 6)], [slice(6, 9), slice(9, 9), slice(9, 12)]
-    rows = [*zip((0, 0, 0), own, strict=True), (1, slice(12, 14)), (-1, slice(14, 15))]
-    assert Spans.of(prompts, rows).crossed == [
-        (slice(6, 12), slice(0, 4)),
-        (slice(12, 14), slice(4, 6)),
-    ]
+def test_a_chain_is_one_call_and_so_is_all_that_hangs_from_one_of_its_segments():
+    rows = [[0, 1, 2, 3, 4, 5], [0, 1, 2, 7, 8], [0, 1, 2, 7, 9], [0, 6]]
+    tree = PrefixTree([np.array(row) for row in rows])
+    assert tree.ids.tolist() == [0, 1, 2, 3, 4, 5, 7, 8, 9, 6]
+    assert Spans.of(tree.segments) == Spans(
+        own=[slice(0, 6), slice(6, 8), slice(8, 9), slice(9, 10)],
+        crossed=[
+            (slice(9, 10), slice(0, 1)),
+            (slice(6, 9), slice(0, 3)),
+            (slice(8, 9), slice(6, 7)),
+        ],
+    )
 
 
 def test_spans_have_no_padding():
-    layout = PackedLayout([3], [(0, 5), (0, 2)])
-    states = [torch.randn(1, heads, 10, 8) for heads in (4, 2, 2)]
+    layout = PackedLayout(PrefixTree([np.array([0, 1, 2, 3]), np.array([0, 1, 5])]))
+    states = [torch.randn(1, heads, 5, 8) for heads in (4, 2, 2)]
     layout.attend(0, *states, scaling=1.0, sliding_window=None)
-    assert (layout.num_slots, layout.num_padding) == (13, 0)
+    assert (layout.num_slots, layout.num_padding) == (5, 0)
