@@ -1,11 +1,14 @@
 """Errors a user can cause. The command line prints them as one block and exits with code 2."""
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 
 class UserError(ValueError):
     """The user can mend it: it says what was wrong, what was got, what is allowed, what to do."""
+
+    quiet = False  # another process of the run tells it
 
 
 class ConfigError(UserError):
@@ -18,6 +21,19 @@ class CheckpointError(UserError):
 
 class RunFailedError(Exception):
     """A run that cannot go on: the command line prints it and exits with code 1."""
+
+    quiet = False  # another process of the run tells it
+    exit_code = 1
+
+
+class AgreedFailureError(RunFailedError):
+    """Every process of the run raised it at the same point: they can still save together."""
+
+
+class LostProcessError(RunFailedError):
+    """Another process of the run ended, or did not answer in time."""
+
+    exit_code = 76  # the one that failed has a better one
 
 
 class EnvironmentFailure(Exception):  # noqa: N818 (data about an episode)
@@ -41,3 +57,9 @@ def nearest(got: str, allowed: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the allowed name closest to `got`, or an empty string."""
     matches = difflib.get_close_matches(got, list(allowed), n=1, cutoff=0.5)
     return f" (did you mean '{matches[0]}'?)" if matches else ""
+
+
+def tell(error: UserError | RunFailedError) -> None:
+    """Print an error for the user, unless another process of the run does."""
+    if not error.quiet:
+        print(f"error: {error}", file=sys.stderr, flush=True)

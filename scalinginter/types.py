@@ -126,6 +126,7 @@ class Trajectory:
     first_observation: str = ""
     error: str = ""  # what failed, where stop.is_failure
     family: str = ""  # the environment's name in the recipe
+    elsewhere: bool = False  # another process played it and has its tokens: only lengths are here
 
     @property
     def reward(self) -> float:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from scalinginter.cli.streams import make_patient
-from scalinginter.errors import RunFailedError, UserError
+from scalinginter.errors import RunFailedError, UserError, tell
 
 # command: (module with add_arguments and run, one line of help)
 COMMANDS = {
@@ -42,11 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parser(arguments).parse_args(arguments)
         return importlib.import_module(COMMANDS[options.command][0]).run(options)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(error)
         return 2
     except RunFailedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        tell(error)
+        return error.exit_code
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise

@@ -1,10 +1,13 @@
 """`train`: one run, the continuation of one, or a comparison of several schedules and seeds."""
 
 import argparse
+import os
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from scalinginter.cli.options import (
     at_least,
@@ -61,15 +64,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="DIR", help="run folder (default: runs/...)")
     add("--resume", metavar="DIR", help="continue the run in DIR from its newest checkpoint")
     add("--jobs", type=int, metavar="N", help="runs of a comparison at a time (default: cores)")
+    add(
+        "--num-processes",
+        type=int,
+        metavar="N",
+        help="processes of a run, each with its share of the groups (docs/cluster.md)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     overrides = [*options.set, *budget_overrides(options.budget)]
     at_least("--jobs", options.jobs)
+    at_least("--num-processes", options.num_processes)
+    processes = _processes(options.num_processes)
     if options.resume:
         _refuse_with_resume(options)
-        return _resume(Path(options.resume), overrides)
+        return _resume(Path(options.resume), overrides, processes)
     if not options.schedule:
         raise UserError(
             "nothing to train: name a recipe, e.g. --schedule schedules/quickstart/scaled.yaml, "
@@ -82,8 +93,24 @@ def run(options: argparse.Namespace) -> int:
         [(path, recipe)] = recipes
         if options.seeds:
             recipe = recipe.model_copy(update={"seed": options.seeds[0]})
-        return _single(path, recipe, options.output)
-    return _compare(options, recipes)
+        return _single(path, recipe, options.output, processes)
+    return _compare(options, recipes, processes)
+
+
+def _processes(asked: int | None) -> int:
+    """Return how many processes to start for a run; 1 where a launcher has started this one.
+
+    Raises `UserError` where a launcher has started another number than the user asked for.
+    """
+    started = os.environ.get("WORLD_SIZE")
+    if started is None:
+        return asked or 1
+    if asked is not None and asked != int(started):
+        raise UserError(
+            f"--num-processes {asked}, but a launcher has started {started} (WORLD_SIZE); give "
+            "both the same number, or leave --num-processes away"
+        )
+    return 1
 
 
 def _check_parts(recipe: Recipe) -> None:
@@ -95,7 +122,7 @@ def _check_parts(recipe: Recipe) -> None:
         resolve_uri(recipe.track.uri)
 
 
-def _single(path: str, recipe: Recipe, output: str | None) -> int:
+def _single(path: str, recipe: Recipe, output: str | None, processes: int) -> int:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     folder = find_recipe(path).resolve().parent.name
     run_dir = Path(output or f"runs/{folder}-{recipe.name}-seed{recipe.seed}-{stamp}")
@@ -106,7 +133,7 @@ def _single(path: str, recipe: Recipe, output: str | None) -> int:
             f"--output {run_dir}: holds a run already; continue it with: {again}\n"
             "or choose another folder"
         )
-    return _train(recipe, run_dir, resume=False)
+    return _train(recipe, run_dir, processes, resume=False)
 
 
 def _is_blank(run_dir: Path) -> bool:
@@ -116,32 +143,38 @@ def _is_blank(run_dir: Path) -> bool:
     return empty and not any(run_dir.glob("checkpoints/step-*[0-9]"))
 
 
-def _resume(run_dir: Path, overrides: list[str]) -> int:
+def _resume(run_dir: Path, overrides: list[str], processes: int) -> int:
     from scalinginter.train.resume import resumed_recipe
 
     again = ". Its own command continues all of it (see report.md)"
     refuse_comparison(run_dir, "--resume", instead=again)
     recipe = resumed_recipe(run_dir, overrides)
     check_writable(run_dir, "--resume")
-    return _train(recipe, run_dir, resume=True)
+    return _train(recipe, run_dir, processes, resume=True)
 
 
-def _train(recipe: Recipe, run_dir: Path, *, resume: bool) -> int:
-    """Train in this process, with the MLflow writer beside it."""
-    from scalinginter.cli.tracking import mlflow_writer
-    from scalinginter.train.run import run_training
+def _train(recipe: Recipe, run_dir: Path, processes: int, *, resume: bool) -> int:
+    """Train in this process or in several, with the MLflow writer beside it."""
+    arguments = {
+        "config": recipe_dict(recipe),
+        "run_dir": run_dir,
+        "resume": resume,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+    if processes > 1:
+        from scalinginter.compare.single import run_in_processes
 
-    command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-    code = run_training(
-        recipe_dict(recipe),
-        run_dir,
-        resume=resume,
-        command=command,
-        beside=lambda: mlflow_writer(recipe, [run_dir], root=None),
-    )
+        code = run_in_processes(f"{__name__}:train_here", arguments, run_dir, processes)
+    else:
+        code = train_here(**arguments)
+    if int(os.environ.get("RANK", "0")):
+        return code
     again = shown_command("train", "--resume", run_dir)
+    again += f" --num-processes {processes}" if processes > 1 else ""
     if code == 0:
         print(f"Evaluate with:\n  {shown_command('eval', '--checkpoint', run_dir)}")
+    elif code != 130:
+        return code
     elif any(run_dir.glob("checkpoints/step-*[0-9]")):
         print(f"Stopped and saved. Continue with:\n  {again}")
     elif (run_dir / "run.json").exists():
@@ -151,10 +184,31 @@ def _train(recipe: Recipe, run_dir: Path, *, resume: bool) -> int:
     return code
 
 
-def _compare(options: argparse.Namespace, recipes: list[tuple[str, Recipe]]) -> int:
+def train_here(config: dict[str, Any], run_dir: Path, resume: bool, command: Sequence[str]) -> int:
+    """Train in this process, with the MLflow writer beside it; return the exit code."""
+    from scalinginter.cli.tracking import mlflow_writer
+    from scalinginter.config.load import validate
+    from scalinginter.train.run import run_training
+
+    recipe = validate(config, str(run_dir))
+    return run_training(
+        config,
+        run_dir,
+        resume=resume,
+        command=command,
+        beside=lambda: mlflow_writer(recipe, [run_dir], root=None),
+    )
+
+
+def _compare(options: argparse.Namespace, recipes: list[tuple[str, Recipe]], processes: int) -> int:
     from scalinginter.cli.tracking import mlflow_writer
     from scalinginter.compare.run import run_comparison
 
+    if "WORLD_SIZE" in os.environ:
+        raise UserError(
+            "a comparison starts its runs itself: use python train.py --num-processes N instead of "
+            "torchrun or accelerate launch, or give one schedule and one seed"
+        )
     arms: dict[str, Recipe] = {}
     for path, recipe in recipes:
         if options.schedule.count(path) > 1:
@@ -174,6 +228,7 @@ def _compare(options: argparse.Namespace, recipes: list[tuple[str, Recipe]]) -> 
         options.seeds or [recipe.seed],
         root,
         jobs=options.jobs,
+        processes=processes,
         command=shlex.split(shown),
         tracking=lambda: mlflow_writer(recipe, [], root=root),
     )

@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from scalinginter.compare.jobs import Events, Job, run_jobs
@@ -18,11 +19,8 @@ from scalinginter.config.schema import Recipe
 from scalinginter.errors import UserError
 from scalinginter.track.board import ComparisonProgress, Entry
 from scalinginter.track.run_folder import (
-    RUN_INFO,
-    Status,
+    correct_status,
     only_holder,
-    read_run_info,
-    set_status,
 )
 
 TRAINING = "scalinginter.train.run:run_training"
@@ -35,6 +33,7 @@ def run_comparison(
     root: str | Path,
     *,
     jobs: int | None = None,
+    processes: int = 1,
     command: Sequence[str] = (),
     function: str = TRAINING,
     preload: Sequence[str] = PRELOAD,
@@ -43,9 +42,10 @@ def run_comparison(
     """Train every arm with every seed below `root`, `jobs` runs at a time; write the report.
 
     Finished runs are skipped and interrupted ones continued, so the same call goes on where it
-    stopped; with a larger budget all of them go on. `function` ("module:name") is called in a
-    process per run with config, run_dir, resume, quiet, command, comparison and arm; it returns the
-    exit code. `tracking` is entered once everything is checked and left after the report.
+    stopped; with a larger budget all of them go on. `function` ("module:name") is called in
+    `processes` processes per run with config, run_dir, resume, quiet, command, comparison and arm;
+    it returns the exit code. `tracking` is entered once everything is checked and left after the
+    report.
 
     Returns 0; 1 when a run failed (the others ran on) or the report could not be written; 130 when
     a signal stopped it. Raises UserError before anything starts when another process runs a
@@ -55,8 +55,9 @@ def run_comparison(
     plan = Plan({a: recipe_dict(r) for a, r in arms.items()}, tuple(seeds), tuple(command))
     with only_holder(root, f"{root}: another comparison runs there; wait, or choose another"):
         todo, finished = to_do(plan, root)
+        todo = [replace(job, processes=processes) for job in todo]
         _write_plan(plan, root)
-        parallel = min(jobs or default_jobs(arms.values()), max(1, len(todo)))
+        parallel = min(jobs or default_jobs(arms.values(), processes), max(1, len(todo)))
         with tracking():
             return _run(plan, root, todo, finished, parallel, function, preload)
 
@@ -87,13 +88,13 @@ def _run(
     return 1 if progress.failed or not written else 0
 
 
-def default_jobs(recipes: Iterable[Recipe]) -> int:
-    """Return how many runs fit at a time: one per usable core, one in all where a GPU is used."""
+def default_jobs(recipes: Iterable[Recipe], processes: int = 1) -> int:
+    """Return how many runs fit at a time: a core per process; one where a GPU is used."""
     models = [recipe.model for recipe in recipes]
     if Path("/dev/nvidia0").exists() and any(model.device != "cpu" for model in models):
         return 1
     threads = max(model.num_threads for model in models)
-    return max(1, len(os.sched_getaffinity(0)) // threads)
+    return max(1, len(os.sched_getaffinity(0)) // (threads * processes))
 
 
 def _write_plan(plan: Plan, root: Path) -> None:
@@ -129,7 +130,7 @@ class _Progress:
     def ended(self, job: Job, code: int) -> None:
         self.done += 1
         if code < 0:
-            _correct_status(_folder(job), "stopped" if self._stopping else "failed")
+            correct_status(_folder(job), "stopped" if self._stopping else "failed")
         if code == 0:
             row = self.board.ended(job.name, "finished")
             result = f"success {row.success_text()}" if row.success else "not evaluated"
@@ -178,13 +179,6 @@ def _folder(job: Job) -> Path:
     return job.arguments["run_dir"]
 
 
-def _correct_status(run_dir: Path, status: Status) -> None:
-    """Mend the `run.json` of a run that was killed and could not do so itself."""
-    if (run_dir / RUN_INFO).is_file() and read_run_info(run_dir).status == "running":
-        with contextlib.suppress(OSError):  # a full disk stops no comparison
-            set_status(run_dir, status)
-
-
 def _what_remains(job: Job) -> str:
     """Return where a stopped run will go on, which depends on what it has saved."""
     step = last_checkpoint(_folder(job))
@@ -193,9 +187,9 @@ def _what_remains(job: Job) -> str:
     return f"it will go on from its checkpoint at step {step}"
 
 
-def _last_line(log: Path) -> str:
+def _last_line(log: Path | None) -> str:
     """What a run said last: its error, where it told one since it was started."""
-    text = log.read_text(errors="replace") if log.is_file() else ""
+    text = log.read_text(errors="replace") if log and log.is_file() else ""
     lines = text.rpartition("\n--- ")[2].strip().splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
     return (errors or lines or ["it printed nothing"])[-1]

@@ -35,18 +35,22 @@ def _drawn(tasks: Sequence[Task], config: EvalConfig) -> list[Task]:
     return [tasks[index] for index in chosen]
 
 
-async def evaluate(
-    collector: Collector, held_out: Sequence[Assignment], config: EvalConfig
-) -> list[Trajectory]:
-    """Play every task `samples_per_task` times.
+def evaluation_plan(held_out: Sequence[Assignment], config: EvalConfig) -> CollectPlan:
+    """Return what an evaluation plays: every task `samples_per_task` times.
 
     The seeds depend on the evaluation seed, the task and the sample only: every evaluation of a run
     meets the same environments and the same random numbers, whatever the training horizon is.
     """
-    plan = CollectPlan(
+    return CollectPlan(
         assignments=held_out,
         group_size=config.samples_per_task,
         temperature=config.temperature,
         key=("eval", config.seed),
     )
-    return (await collector.collect(plan)).trajectories
+
+
+async def evaluate(
+    collector: Collector, held_out: Sequence[Assignment], config: EvalConfig
+) -> list[Trajectory]:
+    """Play an evaluation in this process."""
+    return (await collector.collect(evaluation_plan(held_out, config))).trajectories

@@ -28,11 +28,21 @@ class CollectPlan:
     group_size: int
     temperature: float
     key: tuple[int | str, ...]  # names this collection: run seed, stage, step
+    share: tuple[int, int] = (0, 1)  # (rank, ranks): this process plays every ranks-th assignment
+
+    @property
+    def positions(self) -> range:
+        """The assignments that this process plays, by their place in the plan."""
+        return range(self.share[0], len(self.assignments), self.share[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Groups in the order of the plan's assignments, of full size, failed episodes included."""
+    """Groups in the order of the plan's assignments, of full size, failed episodes included.
+
+    Where a run has several processes, the groups of the others have come without their tokens
+    (`Trajectory.elsewhere`).
+    """
 
     groups: list[Group]
     num_retries: int
@@ -71,8 +81,8 @@ class Collector:
         self._max_concurrent, self._max_retries = max_concurrent, max_retries
 
     async def collect(self, plan: CollectPlan) -> Collection:
-        """Play all episodes of the plan; cancelling this coroutine abandons them."""
-        specs = [spec for i in range(len(plan.assignments)) for spec in _specs(plan, i)]
+        """Play this process's share of the plan; cancelling this coroutine abandons it."""
+        specs = [spec for i in plan.positions for spec in _specs(plan, i)]
         slots = asyncio.Semaphore(self._max_concurrent)
         own = {name: asyncio.Semaphore(limit) for name, limit in self._limits.items()}
         retries = 0

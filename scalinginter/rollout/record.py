@@ -1,5 +1,6 @@
 """An episode as one JSON record: all that a person or a replay needs, ids included."""
 
+from dataclasses import replace
 from typing import Any
 
 from scalinginter.types import Trajectory, Turn
@@ -38,3 +39,29 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         "logprobs": [round(value, 6) for value in turn.completion.logprobs],
         "version": turn.completion.policy_version,
     }
+
+
+def without_tokens(trajectory: Trajectory) -> Trajectory:
+    """Return an episode as another process has to know it: outcomes and lengths, no contents.
+
+    Token ids become ranges of their length: they are pickled as two numbers.
+    """
+    return replace(
+        trajectory,
+        task=replace(trajectory.task, data={}),
+        turns=tuple(_turn_without_tokens(turn) for turn in trajectory.turns),
+        first_observation="",
+        elsewhere=True,
+    )
+
+
+def _turn_without_tokens(turn: Turn) -> Turn:
+    length: Any = range(len(turn.completion.token_ids))
+    context: Any = range(len(turn.context_ids))
+    completion = replace(
+        turn.completion, token_ids=length, logprobs=length, forced=length, allowed=length
+    )
+    action = None if turn.action is None else ""
+    return replace(
+        turn, context_ids=context, completion=completion, text="", action=action, observation=""
+    )

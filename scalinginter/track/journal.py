@@ -101,6 +101,16 @@ class Journal:
             written += os.write(self._files[name], data[written:])
 
 
+class NoJournal(Journal):
+    """Keeps nothing: what the processes of a run have that are not its first."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+
+    def _append(self, name: str, record: Mapping[str, Any]) -> None:
+        pass
+
+
 def read_metrics(run_dir: str | Path, stage: Stage | None = None) -> list[MetricsLine]:
     """Return the lines of a run in the order of writing; an absent file is an empty run."""
     lines = []

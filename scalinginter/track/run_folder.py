@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -89,6 +89,13 @@ def set_status(run_dir: str | Path, status: Status) -> RunInfo:
     info = replace(read_run_info(run_dir), status=status, finished=finished)
     write_run_info(run_dir, info)
     return info
+
+
+def correct_status(run_dir: Path, status: Status) -> None:
+    """Mend the `run.json` of a run that was killed and could not do so itself."""
+    if (run_dir / RUN_INFO).is_file() and read_run_info(run_dir).status == "running":
+        with suppress(OSError):  # a full disk stops nothing here
+            set_status(run_dir, status)
 
 
 def runs_below(root: Path) -> list[Path]:

@@ -26,7 +26,8 @@ def to_samples(
 
     A row is the ids exactly as they passed through the engine. Its mask is True where an id was
     drawn: context, environment text and forced ids are not trained. Rows that train nothing are
-    left out, and so are all rows if `turn_advantages` is empty (the episode does not count).
+    left out, and so are all rows if `turn_advantages` is empty (the episode does not count) or if
+    another process has the episode's tokens.
 
     Args:
         trajectory: The episode.
@@ -36,7 +37,7 @@ def to_samples(
     Raises:
         ValueError: `turn_advantages` has another length than the turns.
     """
-    if len(turn_advantages) == 0 or trajectory.stop.is_failure:
+    if len(turn_advantages) == 0 or trajectory.stop.is_failure or trajectory.elsewhere:
         return []
     if len(turn_advantages) != len(trajectory.turns):
         raise ValueError(

@@ -33,6 +33,16 @@ class Display:
             self._progress.note(line)
 
 
+class NoDisplay(Display):
+    """Shows nothing: what the processes of a run have that are not its first."""
+
+    def report(self, step: int, stage: str, metrics: dict[str, float], share: float) -> None:
+        """Show nothing."""
+
+    def say(self, line: str) -> None:
+        """Print nothing."""
+
+
 @contextmanager
 def shown(title: str, quiet: bool) -> Generator[Display]:
     """Show a run while it goes on."""

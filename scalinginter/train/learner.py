@@ -1,7 +1,8 @@
 # ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """The learner holds the gradient: samples in, one or more optimizer steps, metrics out."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor
 
 from scalinginter.algo.loss import LossBatch, kl_estimate, weighted_sum
@@ -32,6 +34,7 @@ class _Minibatch:
     weights: list[Tensor]  # per micro-batch [N]: each token's share in the loss
     num_tokens: int  # trained tokens that are forwarded, on all ranks
     references: list[Tensor | None] = field(default_factory=list)  # per micro-batch [N]
+    num_idle: int = 0  # the last ones: of other ranks' number, with weights of 0
 
 
 class Learner:
@@ -69,7 +72,9 @@ class Learner:
             betas=(config.betas[0], config.betas[1]),
             weight_decay=config.weight_decay,
         )
-        self._model, self._optimizer = accelerator.prepare(policy.model, optimizer)
+        with warnings.catch_warnings():  # of torch about an argument that accelerate passes on
+            warnings.simplefilter("ignore", FutureWarning)
+            self._model, self._optimizer = accelerator.prepare(policy.model, optimizer)
         self._checkpointing = any(
             getattr(module, "gradient_checkpointing", False) for module in policy.model.modules()
         )
@@ -108,16 +113,17 @@ class Learner:
         self._model.eval()
         self.updates += bool(norms)
         batches = [batch for minibatch in minibatches for batch in minibatch.batches]
+        (forwarded,) = self._sum_over_ranks([self.forward_tokens - forwarded])
         return (
             tally.metrics(steps)
-            | packing_metrics(batches, self.packed)
+            | packing_metrics(batches, self.packed, self._sum_over_ranks)
             | {
                 "loss/grad_norm": float(np.mean(norms)) if norms else 0.0,
                 "update/skipped": 0.0,
                 "update/nonfinite": float(steps - len(norms)),
                 "update/optimizer_steps": float(len(norms)),
                 "update/tokens": float(sum(m.num_tokens for m in minibatches)),
-                "update/forward_tokens": float(self.forward_tokens - forwarded),
+                "update/forward_tokens": forwarded,
                 "update/learning_rate": learning_rate,
             }
         )
@@ -125,11 +131,12 @@ class Learner:
     def _split(
         self, samples: Sequence[TrainingSample], rng: np.random.Generator
     ) -> list[list[TrainingSample]]:
-        """Divide the samples into minibatches of whole episodes."""
+        """Divide the samples into minibatches of whole episodes, of all ranks together."""
         count = self.config.num_minibatches
         if count == 1:
             return [list(samples)]
-        episodes = rng.permutation(sorted({sample.episode for sample in samples}))
+        own = sorted({sample.episode for sample in samples})
+        episodes = rng.permutation(sorted(gather_object(own)))
         parts = [set(part.tolist()) for part in np.array_split(episodes, count)]
         return [[sample for sample in samples if sample.episode in part] for part in parts]
 
@@ -141,8 +148,13 @@ class Learner:
         kept = [sample for sample, used in zip(samples, usable, strict=True) if used]
         weights = weights[torch.tensor(usable, dtype=torch.bool)].to(device)
         batches = pack(kept, self.config.micro_batch_tokens, device)
-        tokens = self._sum_over_ranks([sum(len(batch.row_N) for batch in batches)])
-        return _Minibatch(batches, [weights[batch.row_N] for batch in batches], int(tokens[0]))
+        shares = [weights[batch.row_N] for batch in batches]
+        (tokens,) = self._sum_over_ranks([sum(map(len, shares))])
+        idle = self._most_over_ranks(len(batches)) - len(batches)
+        for batch in [b for _ in range(idle) for b in pack([_idle_row()], 1, device)]:
+            batches.append(batch)
+            shares.append(torch.zeros(len(batch.row_N), device=device))
+        return _Minibatch(batches, shares, int(tokens), num_idle=idle)
 
     def _row_weights(self, samples: list[TrainingSample]) -> list[float]:
         """Return per row the weight of each of its tokens, so that weights sum to 1.
@@ -164,15 +176,24 @@ class Learner:
         totals = torch.tensor(values, dtype=torch.float64, device=self.accelerator.device)
         return self.accelerator.reduce(totals, "sum").tolist()
 
+    def _most_over_ranks(self, value: int) -> int:
+        if self.accelerator.num_processes == 1:
+            return value
+        own = torch.tensor([value], device=self.accelerator.device)
+        return int(self.accelerator.gather(own).max())  # type: ignore[union-attr]
+
     def _step(self, minibatch: _Minibatch, tally: Tally, *, measure_gap: bool) -> float:
         """Take one optimizer step; return the gradient norm, not finite if it was refused."""
         self._model.zero_grad()
         last = len(minibatch.batches) - 1
+        first_idle = len(minibatch.batches) - minibatch.num_idle
         for index, batch in enumerate(minibatch.batches):
             sync = nullcontext() if index == last else self.accelerator.no_sync(self._model)
             weights_N, reference_N = minibatch.weights[index], minibatch.references[index]
             with sync:
-                self._backward(batch, weights_N, reference_N, tally, measure_gap)
+                self._backward(
+                    batch, weights_N, reference_N, tally, measure_gap, idle=index >= first_idle
+                )
         clip = self.config.max_grad_norm
         norm = float(self.accelerator.clip_grad_norm_(self._model.parameters(), clip))  # type: ignore[arg-type]
         if not np.isfinite(norm):
@@ -189,6 +210,8 @@ class Learner:
         reference_N: Tensor | None,
         tally: Tally,
         measure_gap: bool,
+        *,
+        idle: bool,
     ) -> None:
         scores = score(
             self._model,
@@ -214,10 +237,10 @@ class Learner:
             every_N = torch.ones_like(weights_N, dtype=torch.bool)
             kl_N = kl_estimate(batch.behaviour_N, scores.logprobs, every_N, "k3")
         terms.averages["update/kl"] = weighted_sum(kl_N, weights_N, every_N)
-        tally.add(terms, weights_N)
+        tally.add(terms, weights_N, idle=idle)
         if measure_gap:
             gap = (scores.logprobs.detach() - batch.behaviour_N).abs().max()
-            tally.add_maxima({"update/logprob_gap_max": gap})
+            tally.add_maxima({"update/logprob_gap_max": gap}, idle=idle)
 
     def _reference_logprobs(self, batch: MicroBatch) -> Tensor | None:
         if self._reference is None:
@@ -257,17 +280,25 @@ class Learner:
         self.forward_tokens = state["forward_tokens"]
 
 
-def packing_metrics(batches: Sequence[MicroBatch], packed: bool) -> dict[str, float]:
+def packing_metrics(
+    batches: Sequence[MicroBatch],
+    packed: bool,
+    sum_over_ranks: Callable[[list[int]], list[float]] = lambda counts: [float(n) for n in counts],
+) -> dict[str, float]:
     """Return what the update computes beyond what it needs, after the first pass over batches.
 
     padding_share: of the places that attention was computed for, those that held nothing.
     forwarded_over_unique: ids pushed through the model, over the different (context, id) pairs
     among the rows of an optimizer step: 1 if no common prefix is computed twice.
     """
-    slots = sum(batch.layout.num_slots for batch in batches)
-    padding = sum(batch.layout.num_padding for batch in batches)
-    forwarded = sum(batch.num_forwarded(packed) for batch in batches)
-    unique = sum(batch.num_new for batch in batches)
+    slots, padding, forwarded, unique = sum_over_ranks(
+        [
+            sum(batch.layout.num_slots for batch in batches),
+            sum(batch.layout.num_padding for batch in batches),
+            sum(batch.num_forwarded(packed) for batch in batches),
+            sum(batch.num_new for batch in batches),
+        ]
+    )
     return {
         "update/padding_share": padding / max(slots, 1),
         "update/forwarded_over_unique": forwarded / max(unique, 1),
@@ -287,3 +318,22 @@ def refuse_blown_up(model: torch.nn.Module, what: str, setting: str) -> None:
             f"{what} left weights that are not finite ({len(names)} tensors, {names[0]} first); "
             f"they are not saved. Start a new run with a lower {setting}"
         )
+
+
+def fingerprint(model: torch.nn.Module) -> float:
+    """Return a number that differs between any two ranks whose weights have drifted apart."""
+    return sum(float(p.detach().double().abs().sum()) for p in model.parameters())
+
+
+def _idle_row() -> TrainingSample:
+    """The shortest row: a rank with fewer micro-batches than another takes part with it."""
+    return TrainingSample(
+        ids=np.zeros(2, dtype=np.int64),
+        mask=np.array([False, True]),
+        logprobs=np.zeros(2, dtype=np.float32),
+        advantages=np.zeros(2, dtype=np.float32),
+        turn_index=np.zeros(2, dtype=np.int32),
+        allowed=(None, None),
+        group_id="idle",
+        episode=-1,
+    )

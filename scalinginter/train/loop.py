@@ -7,6 +7,7 @@ tasks -> collect(groups under their horizons) -> schedules observe
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +19,10 @@ from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import RunFailedError
 from scalinginter.eval.metrics import summarize
-from scalinginter.eval.runner import evaluate, held_out_tasks
+from scalinginter.eval.runner import evaluation_plan, held_out_tasks
 from scalinginter.horizon import Horizon, Progress
 from scalinginter.model.load import Policy, restore_weights, save_policy
 from scalinginter.rollout.collect import Assignment, Collection, CollectPlan
-from scalinginter.rollout.record import episode_record
 from scalinginter.rollout.stack import RolloutStack
 from scalinginter.seeds import derive
 from scalinginter.track.journal import Journal
@@ -32,9 +32,11 @@ from scalinginter.train.costs import Budget, Costs
 from scalinginter.train.display import Display
 from scalinginter.train.guard import Guard
 from scalinginter.train.horizons import FamilyHorizons
-from scalinginter.train.learner import Learner, blown_up, refuse_blown_up
+from scalinginter.train.learner import Learner, blown_up, fingerprint, refuse_blown_up
 from scalinginter.train.memory import shortage
 from scalinginter.train.metrics import rollout_metrics
+from scalinginter.train.ranks import Ranks
+from scalinginter.train.sharing import collect, episode_records
 from scalinginter.train.signals import StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
 from scalinginter.types import Group, TrainingSample
@@ -54,13 +56,14 @@ class Trainer:
         checkpoints: CheckpointStore,
         stop: StopSignal,
         display: Display,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks or Ranks()
         self.recipe, self.policy, self.algorithm, self.learner = recipe, policy, algorithm, learner
         self.stack, self.journal, self.checkpoints = stack, journal, checkpoints
         self.stop, self.display = stop, display
         self.horizons = FamilyHorizons(recipe)
-        short = partial(shortage, recipe, policy)
-        self.guard = Guard(recipe.guard, self.horizons.hold, short, display.say)
+        self.guard = Guard(recipe.guard, self.horizons.hold, self._shortage, display.say)
         self.budget = Budget(recipe.train)
         self.costs = Costs()
         self.version = 0  # of the policy: one more with every update
@@ -102,20 +105,20 @@ class Trainer:
         forwarded = self._forward_tokens()
         collection = self._collect(horizons, counts)
         collected = time.perf_counter()
-        _refuse_a_step_without_episodes(self.step_count, collection)
+        self.ranks.agree(partial(_refuse_a_step_without_episodes, self.step_count, collection))
         self.horizons.observe(collection.by_family())
         update = self.learner.update(self._samples(collection.groups))
         finite = not blown_up(self.policy.model)
         alarm = self.guard.judge(self.step_count, collection.trajectories, update, finite)
         if alarm:
-            self._take_back(alarm)
+            self.ranks.agree(partial(self._take_back, alarm))
         updated = time.perf_counter()
 
         for name, count in counts.items():
             self.task_cursors[name] += count
         self._spend(collection, self._forward_tokens() - forwarded, updated - started)
         if self.recipe.track.episodes:
-            records = [episode_record(t) for t in collection.trajectories]
+            records = episode_records(self.ranks, collection.trajectories)
             self.journal.episodes(self.step_count, "train", records)
         metrics = rollout_metrics(collection, horizons) | update | self.guard.metrics()
         metrics |= {"time/rollout_s": collected - started, "time/update_s": updated - collected}
@@ -128,11 +131,13 @@ class Trainer:
             self._log("train", metrics)
 
     def save(self) -> Path:
-        """Write a checkpoint of everything that the next step depends on.
+        """Write a checkpoint of everything that the next step depends on; all ranks call it.
 
         Raises `RunFailedError` if it cannot be written, or if the weights are not finite.
         """
-        self._refuse_blown_up_weights(self.step_count)
+        self.ranks.agree(partial(self._refuse_blown_up_weights, self.step_count))
+        if self.ranks.size > 1:
+            self.ranks.refuse_difference(fingerprint(self.policy.model), "the weights")
         state = {
             "costs": asdict(self.costs),
             "task_cursors": self.task_cursors,
@@ -141,14 +146,18 @@ class Trainer:
             "version": self.version,
             "evaluated": self._evaluated,
             "journal": self.journal.offsets(),
+            "processes": self.ranks.size,
         }
+        rng = self.ranks.to_main(torch.get_rng_state())
         pinned = self.guard.pinned
-        return self.checkpoints.save(self.step_count, self._write_weights, state, pinned)
+        save = partial(self.checkpoints.save, self.step_count, self._writer(rng), state, pinned)
+        return self.ranks.broadcast(self.ranks.agree(lambda: save() if rng else Path()))
 
     def load(self, folder: Path, state: dict[str, Any]) -> None:
         """Continue from a checkpoint; the policy's weights were loaded from it already."""
         learner = torch.load(folder / "learner.pt", weights_only=True)
-        torch.set_rng_state(learner.pop("rng"))
+        for rng in learner.pop("rng")[self.ranks.rank :][:1]:  # none of a process that is new
+            torch.set_rng_state(rng)
         self.learner.load_state_dict(learner)
         self.costs = Costs(**state["costs"])
         self.task_cursors = state["task_cursors"]
@@ -166,8 +175,9 @@ class Trainer:
         Not ended by a signal: the engine is never left between two policies.
         """
         started = time.perf_counter()
-        metrics = self.stop.finish(self.stack.engine.sync(self.version))
-        seconds = time.perf_counter() - started
+        sync = self.stack.engine.sync(self.version)
+        metrics = self.ranks.agree(lambda: self.stop.finish(sync))
+        seconds = self.ranks.broadcast(time.perf_counter() - started)
         self.costs = replace(self.costs, seconds=self.costs.seconds + seconds)
         return metrics | {"time/sync_s": seconds}
 
@@ -186,13 +196,22 @@ class Trainer:
         state.pop("rng")
         self.learner.load_state_dict(state | {"forward_tokens": self.learner.forward_tokens})
 
+    def _shortage(self, row_tokens: int) -> str:
+        """Say what is short, on the first rank where something is."""
+        short = self.ranks.gather(shortage(self.recipe, self.policy, row_tokens))
+        return next(filter(None, short), "")
+
     def _refuse_blown_up_weights(self, step: int) -> None:
         refuse_blown_up(self.policy.model, f"the update of step {step}", "train.learning_rate")
 
-    def _write_weights(self, folder: Path) -> None:
-        save_policy(self.policy.model, self.policy.tokenizer, folder / "policy")
-        state = {**self.learner.state_dict(), "rng": torch.get_rng_state()}
-        torch.save(state, folder / "learner.pt")
+    def _writer(self, rng: list[torch.Tensor]) -> Callable[[Path], None]:
+        """Return what writes the heavy files. `rng`: the generator's state of every rank."""
+
+        def write(folder: Path) -> None:
+            save_policy(self.policy.model, self.policy.tokenizer, folder / "policy")
+            torch.save({**self.learner.state_dict(), "rng": rng}, folder / "learner.pt")
+
+        return write
 
     def _share_out(self) -> dict[str, int]:
         """How many of this step's tasks each environment gets."""
@@ -211,7 +230,7 @@ class Trainer:
             temperature=rollout.temperature,
             key=("train", self.recipe.seed, self.step_count),
         )
-        return self.stop.run(self._collector.collect(plan))
+        return collect(self.ranks, self.stop, self._collector, plan)
 
     def _samples(self, groups: list[Group]) -> list[TrainingSample]:
         """Turn groups into rows; an episode counts once, however many rows it becomes."""
@@ -225,13 +244,15 @@ class Trainer:
 
     def _spend(self, collection: Collection, forwarded: int, seconds: float) -> None:
         episodes = collection.trajectories
+        own = {"forwarded": forwarded, "seconds": seconds if self.ranks.is_main else 0.0}
+        total = self.ranks.sum(own)
         self.costs = replace(
             self.costs,
             turns=self.costs.turns + sum(len(t.turns) for t in episodes),
             generated_tokens=self.costs.generated_tokens
             + sum(t.num_generated_tokens for t in episodes),
-            forward_tokens=self.costs.forward_tokens + forwarded,
-            seconds=self.costs.seconds + seconds,
+            forward_tokens=self.costs.forward_tokens + int(total["forwarded"]),
+            seconds=self.costs.seconds + total["seconds"],
             steps=self.costs.steps + 1,
         )
 
@@ -257,10 +278,11 @@ class Trainer:
             return
         config = self.recipe.eval
         held_out = held_out_tasks(self.stack.families, config)
-        trajectories = self.stop.run(evaluate(self._eval_collector, held_out, config))
+        plan = evaluation_plan(held_out, config)
+        trajectories = collect(self.ranks, self.stop, self._eval_collector, plan).trajectories
         self._evaluated = (self.step_count, self.budget.fraction(self.costs))
         if self.recipe.track.episodes:
-            records = [episode_record(t) for t in trajectories]
+            records = episode_records(self.ranks, trajectories)
             self.journal.episodes(self.step_count, "eval", records)
         metrics = summarize(trajectories) | {"eval/horizon": float(config.horizon)}
         self._log("eval", metrics | self.costs.metrics())

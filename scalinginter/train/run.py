@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,24 +10,26 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs
 
 from scalinginter.algo.registry import make_algorithm
 from scalinginter.config.load import validate
 from scalinginter.config.schema import Recipe
-from scalinginter.errors import RunFailedError, UserError
+from scalinginter.errors import AgreedFailureError, RunFailedError, UserError
 from scalinginter.model.load import Policy
 from scalinginter.rollout.demonstrations import demonstrate
 from scalinginter.rollout.family import Families
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy, torch_device
-from scalinginter.track.journal import Journal
+from scalinginter.track.journal import Journal, NoJournal
 from scalinginter.track.run_folder import RunInfo
 from scalinginter.train.batch import to_samples
 from scalinginter.train.checkpoint import DISK_FULL, CheckpointStore, read_state
 from scalinginter.train.costs import Budget
-from scalinginter.train.display import shown
+from scalinginter.train.display import NoDisplay, shown
 from scalinginter.train.folder import checkpoint_of, only_writer, recorded
 from scalinginter.train.learner import Learner, refuse_blown_up
 from scalinginter.train.loop import Trainer, seed_torch
+from scalinginter.train.ranks import Ranks, joined, rank_of_environment, world_size
 from scalinginter.train.sft import cold_start
 from scalinginter.train.signals import Interrupted, StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
@@ -53,33 +55,54 @@ def run_training(
     Raises `UserError` for what the user can mend, `RunFailedError` for a run that cannot go on; the
     status in `run.json` is then `failed`.
     """
-    run_dir = Path(run_dir)
     recipe = validate(config, source=str(run_dir))
-    checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
-    info = RunInfo(
-        name=run_dir.name if arm is None else f"{arm}-seed{recipe.seed}",
-        seed=recipe.seed,
-        comparison=comparison,
-        arm=arm,
-        command=list(command),
-    )
+    stop = StopSignal(quiet=rank_of_environment() > 0)
     try:
-        with StopSignal() as stop, only_writer(run_dir):
-            saved = checkpoint_of(checkpoints, run_dir) if resume else None
-            with _parts(recipe, saved, stop) as parts:
-                if not quiet:
-                    print(f"Run folder: {run_dir}\n{parts.describe(recipe)}", flush=True)
-                with beside(), recorded(run_dir, recipe, info, resume, checkpoints, stop):
-                    _train(recipe, run_dir, saved, parts, checkpoints, quiet, stop)
+        with stop, joined(torch_device(recipe.model.device), recipe.train.rank_timeout_s) as ranks:
+            run_dir = ranks.broadcast(Path(run_dir))  # a default name holds the time
+            name = run_dir.name if arm is None else f"{arm}-seed{recipe.seed}"
+            info = RunInfo(name, recipe.seed, comparison, arm, list(command))
+            _run(recipe, run_dir, info, resume, quiet, beside, ranks, stop)
     except Interrupted:
         return 130
+    return 0
+
+
+def _run(
+    recipe: Recipe,
+    run_dir: Path,
+    info: RunInfo,
+    resume: bool,
+    quiet: bool,
+    beside: Callable[[], AbstractContextManager[Any]],
+    ranks: Ranks,
+    stop: StopSignal,
+) -> None:
+    """Build the parts on every rank and train; rank 0 alone writes to the folder and talks."""
+    checkpoints = CheckpointStore(run_dir / "checkpoints", recipe.checkpoint.keep)
+
+    def hold() -> Path | None:
+        if not ranks.is_main:
+            return None
+        held.enter_context(only_writer(run_dir))
+        return checkpoint_of(checkpoints, run_dir) if resume else None
+
+    try:
+        with ExitStack() as held:
+            saved = ranks.broadcast(ranks.agree(hold))
+            with _parts(recipe, saved, stop, ranks) as parts, ExitStack() as kept:
+                if ranks.is_main:
+                    if not quiet:
+                        print(f"Run folder: {run_dir}\n{parts.describe(recipe)}", flush=True)
+                    kept.enter_context(beside())
+                    kept.enter_context(recorded(run_dir, recipe, info, resume, checkpoints, stop))
+                _train(recipe, run_dir, saved, parts, checkpoints, quiet, stop)
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
         raise RunFailedError(
             f"{run_dir}: {error.strerror}; {checkpoints.standing()}. Make room, then resume the run"
         ) from error
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +112,13 @@ class _Parts:
     accelerator: Accelerator
     policy: Policy
     stack: RolloutStack
+    ranks: Ranks
 
     def describe(self, recipe: Recipe) -> str:
         """Lines for people: what is trained, and where."""
         split, lines = recipe.eval.split, [self.policy.description]
+        if self.ranks.size > 1:
+            lines.append(f"{self.ranks.size} processes, each with its share of the groups")
         for family in self.stack.families:
             held_out = len(family.tasks(split))
             lines.append(
@@ -103,26 +129,30 @@ class _Parts:
 
 
 @contextmanager
-def _parts(recipe: Recipe, saved: Path | None, stop: StopSignal) -> Generator[_Parts]:
+def _parts(recipe: Recipe, saved: Path | None, stop: StopSignal, ranks: Ranks) -> Generator[_Parts]:
     """Build the parts; close them in the end."""
     torch.set_num_threads(recipe.model.num_threads)
     seed_torch(recipe)
     accelerator = make_accelerator(recipe)
     families = Families(recipe, stop.run)
-    try:
+
+    def build() -> _Parts:
         for family in families:
             family.tasks("train")
             family.tasks(recipe.eval.split)
         _refuse_more_than_there_are(recipe, families)
         policy = load_recipe_policy(recipe, families, path=str(saved / "policy") if saved else None)
-        stack = RolloutStack(recipe, policy, families)
+        return _Parts(accelerator, policy, RolloutStack(recipe, policy, families), ranks)
+
+    try:
+        parts = ranks.agree(build)
     except BaseException:
         stop.finish(families.aclose())
         raise
     try:
-        yield _Parts(accelerator, policy, stack)
+        yield parts
     finally:
-        stop.finish(stack.aclose())
+        stop.finish(parts.stack.aclose())
 
 
 def _train(
@@ -136,7 +166,11 @@ def _train(
 ) -> None:
     """Train until the budget is spent. Raises `Interrupted` after a signal."""
     title = f"{recipe.environment_names} {recipe.name} seed {recipe.seed}"
-    with shown(title, quiet) as display, Journal(run_dir) as journal:
+    ranks = parts.ranks
+    with (
+        shown(title, quiet) if ranks.is_main else nullcontext(NoDisplay()) as display,
+        Journal(run_dir) if ranks.is_main else NoJournal() as journal,
+    ):
         if saved is None:
             journal.truncate({})  # of a run that ended before its first checkpoint
             _cold_start(recipe, parts, journal, stop)
@@ -162,6 +196,7 @@ def _train(
             checkpoints,
             stop,
             display,
+            ranks,
         )
         if saved is not None:
             trainer.load(saved, read_state(saved))
@@ -173,20 +208,30 @@ def _train(
         except Interrupted:
             trainer.save()
             raise
-        except RunFailedError:
+        except RunFailedError as failure:
+            if ranks.size > 1 and not isinstance(failure, AgreedFailureError):
+                raise  # the others do not know of it: saving would wait for them
             with suppress(RunFailedError):  # why the run failed is what the user has to know
                 trainer.save()
             raise
 
 
 def make_accelerator(recipe: Recipe) -> Accelerator:
-    """Make the Accelerator. No autocast: bf16 models have fp32 master weights in the learner."""
+    """Make the Accelerator. No autocast: bf16 models have fp32 master weights in the learner.
+
+    Raises `UserError` where it does not have the processes that were started.
+    """
     device = torch_device(recipe.model.device)
-    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="no")
-    if accelerator.num_processes != 1:
+    # Buffers are equal on all ranks; sending them at every forward pass would pair passes up.
+    kwargs = DistributedDataParallelKwargs(broadcast_buffers=False)
+    accelerator = Accelerator(
+        cpu=device.type == "cpu", mixed_precision="no", kwargs_handlers=[kwargs]
+    )
+    if accelerator.num_processes != world_size():
         raise UserError(
-            f"started with {accelerator.num_processes} processes; training runs in one. "
-            "Start it with: python train.py ..."
+            f"{world_size()} processes were started, but accelerate sees "
+            f"{accelerator.num_processes}; start them with: python train.py --num-processes "
+            f"{world_size()} ..."
         )
     return accelerator
 
@@ -204,7 +249,7 @@ def _cold_start(recipe: Recipe, parts: _Parts, journal: Journal, stop: StopSigna
 
     def report(step: int, metrics: dict[str, float]) -> None:
         journal.log(step, "sft", metrics)
-        stop.check()
+        parts.ranks.agree(stop.check)
 
     cold_start(
         parts.policy,
@@ -216,7 +261,9 @@ def _cold_start(recipe: Recipe, parts: _Parts, journal: Journal, stop: StopSigna
         temperature=recipe.rollout.temperature,
         report=report,
     )
-    refuse_blown_up(parts.policy.model, "the cold start", "sft.learning_rate")
+    parts.ranks.agree(
+        lambda: refuse_blown_up(parts.policy.model, "the cold start", "sft.learning_rate")
+    )
 
 
 def _demonstrations(recipe: Recipe, stack: RolloutStack) -> list[Trajectory]:

@@ -21,11 +21,11 @@ class StopSignal:
     """Context manager that turns the first signal into a request and runs coroutines under it.
 
     `at_once` is called when the second signal comes, before the process ends, and returns what the
-    user is told.
+    user is told. Of several processes of a run all but one are `quiet`.
     """
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.requested, self._quiet = False, quiet
         self.at_once: Callable[[], str] = nothing_saved
         self._task: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner()
@@ -68,13 +68,18 @@ class StopSignal:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
-            notice(self.at_once())
+            told = self.at_once()
+            self._tell(told)
             os._exit(130)
         self.requested = True
-        notice(STOPPING)
+        self._tell(STOPPING)
         if self._task is not None:
             # Wakes the event loop, too: it may wait for an environment that has hung.
             self._runner.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    def _tell(self, text: str) -> None:
+        if not self._quiet:
+            notice(text)
 
 
 def nothing_saved() -> str:

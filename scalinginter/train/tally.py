@@ -24,18 +24,19 @@ class Tally:
         self._maxima: dict[str, Tensor] = {}
         self._weight = torch.zeros((), device=accelerator.device)
 
-    def add(self, terms: LossTerms, weights_N: Tensor) -> None:
-        """Take in one micro-batch."""
+    def add(self, terms: LossTerms, weights_N: Tensor, *, idle: bool = False) -> None:
+        """Take in one micro-batch; an idle one (all weights 0) says nothing but the names."""
         for name, value in terms.sums.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         for name, value in terms.averages.items():
             self._averages[name] = self._averages.get(name, 0.0) + value
-        self.add_maxima(terms.maxima)
+        self.add_maxima(terms.maxima, idle=idle)
         self._weight = self._weight + weights_N.sum()
 
-    def add_maxima(self, maxima: Mapping[str, Tensor]) -> None:
+    def add_maxima(self, maxima: Mapping[str, Tensor], *, idle: bool = False) -> None:
         """Take in values of which the largest counts."""
         for name, value in maxima.items():
+            value = torch.full_like(value, -torch.inf) if idle else value
             self._maxima[name] = torch.maximum(self._maxima.get(name, value), value)
 
     def metrics(self, num_steps: int) -> dict[str, float]:
