@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def toy_data(**changes):

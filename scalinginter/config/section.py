@@ -9,7 +9,7 @@ NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Decay = Annotated[float, Field(ge=0, lt=1)]  # of a running mean
-LearningRate = Annotated[float, Field(gt=0, le=10)]
+LearningRate = Annotated[float, Field(gt=0, le=1e30)]  # more overflows in fp32
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
