@@ -12,17 +12,22 @@ EQUAL_REWARDS = 1e-9  # rewards closer than this are equal: their difference is 
 
 
 def group_advantages(
-    rewards_G: NDArray[np.float64], counted_G: NDArray[np.bool_], *, normalize: bool
+    rewards_G: NDArray[np.float64],
+    counted_G: NDArray[np.bool_] | None = None,
+    *,
+    normalize: bool,
 ) -> NDArray[np.float64]:
     """Return reward minus group mean, divided by the group's standard deviation on request.
 
     GRPO, DeepSeekMath (arXiv 2402.03300), section 4.1.2: A_i = (r_i - mean(r)) / std(r). The
     standard deviation is the sample one (ddof 1), as in TRL and verl, plus `STD_EPSILON`.
 
-    Only members with `counted_G` enter mean and deviation; the others get 0. A group whose counted
-    rewards are all equal, or that counts fewer than two, says nothing: exactly 0 for everyone.
+    Only members with `counted_G` (None: all) enter mean and deviation; the others get 0. A group
+    whose counted rewards are all equal, or that counts fewer than two, says nothing: exactly 0 for
+    everyone.
     """
     advantages_G = np.zeros_like(rewards_G, dtype=np.float64)
+    counted_G = np.ones(len(rewards_G), dtype=np.bool_) if counted_G is None else counted_G
     counted = rewards_G[counted_G].astype(np.float64)
     if not has_variance(counted):
         return advantages_G

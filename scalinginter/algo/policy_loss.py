@@ -27,6 +27,7 @@ class PolicyLoss:
         self.uses_every_token = self.needs_reference or config.entropy_bonus > 0
         self.needs_entropy_gradient = config.entropy_bonus > 0
         self.loss_aggregation = config.loss_aggregation
+        self.constant_tokens = config.constant_tokens
 
     def loss(self, batch: LossBatch) -> LossTerms:
         """Return the loss of one micro-batch and its metrics."""

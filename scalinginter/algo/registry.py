@@ -1,11 +1,12 @@
 """From a recipe's `algorithm` block to the object that the trainer works with."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scalinginter.algo.estimator import SumOverRanks
 from scalinginter.algo.grpo import GRPO
 from scalinginter.algo.loss import LossBatch, LossTerms
 from scalinginter.config.algorithms import AlgorithmConfig
@@ -18,9 +19,12 @@ class Algorithm(Protocol):
     needs_reference: bool  # the loss compares with a frozen copy of the first policy
     needs_entropy_gradient: bool
     uses_every_token: bool  # tokens whose advantage is 0 have a gradient too
-    loss_aggregation: Literal["token", "sequence"]
+    loss_aggregation: Literal["token", "sequence", "constant"]
+    constant_tokens: int  # constant: what the sum of an episode's tokens is divided by
 
-    def advantages(self, groups: Sequence[Group]) -> list[list[NDArray[np.float32]]]:
+    def advantages(
+        self, groups: Sequence[Group], sum_over_ranks: SumOverRanks = dict
+    ) -> list[list[NDArray[np.float32]]]:
         """Return per group and trajectory [num_turns]; empty for one that is left out."""
         ...
 
@@ -29,6 +33,12 @@ class Algorithm(Protocol):
         ...
 
 
+ALGORITHMS: dict[str, Any] = {  # the class of each kind; it takes the kind's config
+    "grpo": GRPO,
+    "dr_grpo": GRPO,
+}
+
+
 def make_algorithm(config: AlgorithmConfig) -> Algorithm:
     """Return the algorithm that `config.kind` names."""
-    return GRPO(config)
+    return ALGORITHMS[config.kind](config)

@@ -1,10 +1,15 @@
 """The recipe's `algorithm` block: one class per kind, what they share in their base."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from scalinginter.config.section import NonNegativeFloat, PositiveFloat, Section
+from scalinginter.config.section import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
 
 
 class PolicyGradientConfig(Section):
@@ -12,7 +17,8 @@ class PolicyGradientConfig(Section):
 
     clip_low: PositiveFloat = 0.2
     clip_high: PositiveFloat = 0.2
-    loss_aggregation: Literal["token", "sequence"] = "token"
+    loss_aggregation: Literal["token", "sequence", "constant"] = "token"
+    constant_tokens: PositiveInt = 3000  # constant: tokens that an episode's sum is divided by
     kl_coefficient: NonNegativeFloat = 0.0
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
     kl_in: Literal["loss", "reward"] = "loss"
@@ -33,4 +39,22 @@ class GRPOConfig(PolicyGradientConfig):
     normalize_advantages: bool = True  # divide by the group's standard deviation
 
 
-AlgorithmConfig = GRPOConfig
+class DrGRPOConfig(PolicyGradientConfig):
+    """GRPO done right (arXiv 2503.20783): no deviation, no length in any denominator."""
+
+    kind: Literal["dr_grpo"] = "dr_grpo"
+    normalize_advantages: bool = False
+    loss_aggregation: Literal["token", "sequence", "constant"] = "constant"
+
+
+def _grpo_unless_named(block: Any) -> Any:
+    return {"kind": "grpo", **block} if isinstance(block, dict) else block
+
+
+AlgorithmConfig = Annotated[
+    Annotated[
+        GRPOConfig | DrGRPOConfig,
+        Field(discriminator="kind"),
+    ],
+    BeforeValidator(_grpo_unless_named),
+]

@@ -159,8 +159,9 @@ class Learner:
     def _row_weights(self, samples: list[TrainingSample]) -> list[float]:
         """Return per row the weight of each of its tokens, so that weights sum to 1.
 
-        token: 1 / trained tokens; sequence: 1 / (trained tokens of its episode * episodes); both
-        over all ranks, times the number of ranks because DDP averages the gradients.
+        token: 1 / trained tokens; sequence: 1 / (trained tokens of its episode * episodes);
+        constant: 1 / (a constant * episodes), which sums to 1 where every episode has as many
+        tokens. All over all ranks, times the number of ranks because DDP averages the gradients.
         """
         tokens: dict[int, int] = {}
         for sample in samples:
@@ -170,6 +171,9 @@ class Learner:
         ranks = self.accelerator.num_processes
         if self.algorithm.loss_aggregation == "token":
             return [ranks / max(num_tokens, 1.0)] * len(samples)
+        if self.algorithm.loss_aggregation == "constant":
+            constant = self.algorithm.constant_tokens * max(num_episodes, 1.0)
+            return [ranks / constant] * len(samples)
         return [ranks / max(tokens[sample.episode] * num_episodes, 1.0) for sample in samples]
 
     def _sum_over_ranks(self, values: list[int]) -> list[float]:

@@ -236,7 +236,8 @@ class Trainer:
         """Turn groups into rows; an episode counts once, however many rows it becomes."""
         samples: list[TrainingSample] = []
         episode = 0
-        for group, advantages in zip(groups, self.algorithm.advantages(groups), strict=True):
+        found = self.algorithm.advantages(groups, self.ranks.sum)
+        for group, advantages in zip(groups, found, strict=True):
             for trajectory, per_turn in zip(group.trajectories, advantages, strict=True):
                 samples += to_samples(trajectory, per_turn, episode)
                 episode += 1

@@ -33,6 +33,10 @@ def test_pitfall_39_an_unknown_key_inside_a_horizon_names_the_nearest_one():
     assert "horizon.evry: unknown key (did you mean 'every'?)" in text
 
 
+def test_an_algorithm_without_a_kind_is_grpo():
+    assert validate(recipe(algorithm={"clip_high": 0.28}), "r.yaml").algorithm.kind == "grpo"
+
+
 def test_all_problems_are_told_at_once():
     text = problems(recipe(modle={}, train={"num_steps": "x"}, eval={"horizon": 0}))
     assert text.startswith("r.yaml: 3 problems")
@@ -49,6 +53,12 @@ def test_all_problems_are_told_at_once():
         ({"horizon": {"kind": "staged", "stages": [3, 5], "at_step": [0]}}, "1 entries for 2"),
         ({"horizon": {"kind": "staged", "stages": [3, 5], "at_step": [1, 2]}}, "start with 0"),
         ({"horizon": {"kind": "linear", "start": 9, "end": 3, "over_steps": 2}}, "shrinks"),
+        ({"algorithm": {"kind": "dr_grop"}}, "algorithm.kind: got 'dr_grop', allowed: "),
+        ({"algorithm": {"kind": "dr_grop"}}, "(did you mean 'dr_grpo'?)"),
+        ({"algorithm": {"clip_hihg": 0.3}}, "algorithm.clip_hihg: unknown key (did you mean"),
+        ({"algorithm": {"kind": "dr_grpo", "clip_lo": 0.3}}, "algorithm.clip_lo: unknown key (did"),
+        ({"algorithm": "grpo"}, "algorithm: must be a block of keys with values, got 'grpo'"),
+        ({"algorithm": {"kind": "grpo", "kl_in": "reward"}}, "kl_in: reward needs kl_estimator"),
         ({"train": {}}, "needs num_steps or a budget"),
         ({"train": {"num_steps": True}}, "train.num_steps"),
         ({"train": {"num_steps": 3, "learning_rate": "1e-3x"}}, "train.learning_rate"),
