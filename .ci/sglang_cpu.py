@@ -29,6 +29,7 @@ FLAGS = (
     "--dtype=float32",
     "--max-total-tokens=16384",
     "--skip-server-warmup",
+    "--sleep-on-idle",
 )
 
 

@@ -81,19 +81,22 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What an engine answers to one request. The four tuples have one length."""
+    """What an engine answers to one request. The tuples have one length."""
 
     token_ids: tuple[int, ...]  # exactly the ids that entered the context; a stop id comes last
     logprobs: tuple[float, ...]  # log-prob of each id under the distribution it was drawn from
     forced: tuple[bool, ...]  # True: the constraint left one id only, nothing was drawn
     allowed: tuple[tuple[int, ...] | None, ...]  # ids that the constraint allowed; None: all
     finish: FinishReason
-    policy_version: int
+    policy_version: int  # of the weights that drew the ids; the oldest where there are several
     forwarded_tokens: int = 0  # tokens that this request pushed through the model
     cached_tokens: int = 0  # prompt tokens that came out of the KV cache
+    token_versions: tuple[int, ...] | None = None  # per id, where the weights changed meanwhile
 
     def __post_init__(self) -> None:
         lengths = {len(self.token_ids), len(self.logprobs), len(self.forced), len(self.allowed)}
+        if self.token_versions is not None:
+            lengths.add(len(self.token_versions))
         if len(lengths) != 1:
             raise ValueError(f"Completion fields must have one length, got {sorted(lengths)}")
 
@@ -140,7 +143,10 @@ class Trajectory:
     @property
     def policy_versions(self) -> tuple[int, ...]:
         """The versions of the policy that wrote the turns, ascending."""
-        return tuple(sorted({turn.completion.policy_version for turn in self.turns}))
+        versions: set[int] = set()
+        for turn in self.turns:
+            versions.update(turn.completion.token_versions or (turn.completion.policy_version,))
+        return tuple(sorted(versions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from scalinginter.config.algorithms import AlgorithmConfig, GRPOConfig
+from scalinginter.config.engines import EngineConfig
 from scalinginter.config.guard import GuardConfig
 from scalinginter.config.horizon_blocks import HorizonConfig
 from scalinginter.config.lora import LoRAConfig
@@ -100,20 +101,6 @@ class ChatConfig(Section):
     def _check(self) -> "ChatConfig":
         if self.constrain_to_admissible and self.format != "plain":
             raise ValueError("constrain_to_admissible needs format: plain")
-        return self
-
-
-class EngineConfig(Section):
-    """What generates."""
-
-    kind: Literal["local", "scripted"] = "local"
-    max_batch_tokens: PositiveInt = 8192  # tokens of one forward pass
-    script: list[str] = Field(default_factory=list)  # scripted: the answers, repeated in a cycle
-
-    @model_validator(mode="after")
-    def _check(self) -> "EngineConfig":
-        if self.kind == "scripted" and not self.script:
-            raise ValueError("kind: scripted needs a script, the answers that it gives in turn")
         return self
 
 

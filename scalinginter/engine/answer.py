@@ -19,7 +19,7 @@ class Answer:
         self.left: tuple[int, ...] | None = None  # what the next draw may give; None: all
         self.forwarded = 0  # tokens pushed through the model for this request
         self.cached = 0  # prompt tokens that were not
-        self._state = 0 if request.constraint is None else request.constraint.start
+        self.state = 0 if request.constraint is None else request.constraint.start
         self._jump()
 
     def take(self, token_id: int, logprob: float) -> None:
@@ -52,13 +52,13 @@ class Answer:
         elif count >= request.max_new_tokens:
             self.finish = FinishReason.LENGTH
         elif request.constraint is not None:
-            self._state = request.constraint.advance(self._state, token_id)
+            self.state = request.constraint.advance(self.state, token_id)
 
     def _jump(self) -> None:
         """Append ids for as long as the constraint leaves one only."""
         constraint = self.request.constraint
         while constraint is not None and self.finish is None:
-            self.left = constraint.allowed(self._state)
+            self.left = constraint.allowed(self.state)
             if not self.left:
                 raise ValueError(
                     "the constraint allows no token, and no stop id was taken before; "

@@ -23,12 +23,25 @@ from scalinginter.seeds import derive
 class RolloutStack:
     """One engine; environment instances of their own for training and for evaluation."""
 
-    def __init__(self, recipe: Recipe, policy: Policy, families: Families) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        policy: Policy,
+        families: Families,
+        *,
+        folder: Path | None = None,
+        share: tuple[int, int] = (0, 1),
+    ) -> None:
+        """`folder`: where an engine may keep logs and weights; None: a temporary one.
+
+        `share`: this process's number among those that train, and how many there are; each has
+        servers of its own.
+        """
         self._recipe = recipe
         self._pools: list[EnvPool] = []
         self.renderer = Renderer.for_tokenizer(policy.tokenizer)
         self.families = families
-        self.engine = make_engine(recipe, policy, self.renderer, self._pending)
+        self.engine = make_engine(recipe, policy, self.renderer, self._pending, folder, share)
 
     def collector(self) -> Collector:
         """Make a collector with environment instances of its own."""
@@ -67,13 +80,31 @@ class RolloutStack:
 
 
 def make_engine(
-    recipe: Recipe, policy: Policy, renderer: Renderer, pending: Callable[[], int]
+    recipe: Recipe,
+    policy: Policy,
+    renderer: Renderer,
+    pending: Callable[[], int],
+    folder: Path | None = None,
+    share: tuple[int, int] = (0, 1),
 ) -> Engine:
     """Make the engine that a recipe names."""
     rollout = recipe.rollout
     if recipe.engine.kind == "scripted":
         script = [renderer.answer(text) for text in recipe.engine.script]
         return ScriptedEngine(script, max_context=rollout.max_context)
+    if recipe.engine.kind == "sglang":
+        from scalinginter.engine.sglang.build import make_sglang_engine
+
+        return make_sglang_engine(
+            recipe.engine,
+            policy,
+            max_context=rollout.max_context,
+            stop_id=renderer.stop_id,
+            constrained=renderer.stop_ids if recipe.chat.constrain_to_admissible else None,
+            seed=derive("engine", recipe.seed) & 0x7FFFFFFF,
+            folder=folder,
+            share=share,
+        )
     return LocalEngine(
         policy.model,
         packed=policy.packed,

@@ -90,7 +90,7 @@ def _run(
     try:
         with ExitStack() as held:
             saved = ranks.broadcast(ranks.agree(hold))
-            with _parts(recipe, saved, stop, ranks) as parts, ExitStack() as kept:
+            with _parts(recipe, saved, stop, ranks, run_dir) as parts, ExitStack() as kept:
                 if ranks.is_main:
                     if not quiet:
                         print(f"Run folder: {run_dir}\n{parts.describe(recipe)}", flush=True)
@@ -129,7 +129,9 @@ class _Parts:
 
 
 @contextmanager
-def _parts(recipe: Recipe, saved: Path | None, stop: StopSignal, ranks: Ranks) -> Generator[_Parts]:
+def _parts(
+    recipe: Recipe, saved: Path | None, stop: StopSignal, ranks: Ranks, run_dir: Path
+) -> Generator[_Parts]:
     """Build the parts; close them in the end."""
     torch.set_num_threads(recipe.model.num_threads)
     seed_torch(recipe)
@@ -142,7 +144,10 @@ def _parts(recipe: Recipe, saved: Path | None, stop: StopSignal, ranks: Ranks) -
             family.tasks(recipe.eval.split)
         _refuse_more_than_there_are(recipe, families)
         policy = load_recipe_policy(recipe, families, path=str(saved / "policy") if saved else None)
-        return _Parts(accelerator, policy, RolloutStack(recipe, policy, families), ranks)
+        stack = RolloutStack(
+            recipe, policy, families, folder=run_dir / "engine", share=(ranks.rank, ranks.size)
+        )
+        return _Parts(accelerator, policy, stack, ranks)
 
     try:
         parts = ranks.agree(build)

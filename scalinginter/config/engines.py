@@ -1,0 +1,99 @@
+"""What generates: the keys of the `engine` block."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from scalinginter.config.section import (
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
+
+_COLOCATED_SHARE = 0.4  # of a GPU that the learner uses, too
+
+
+class LaunchConfig(Section):
+    """SGLang servers that the run starts, watches and stops."""
+
+    num_servers: PositiveInt = 1
+    tensor_parallel: PositiveInt = 1  # GPUs that share one copy of the model
+    data_parallel: PositiveInt = 1  # copies of the model behind one server
+    gpus: list[NonNegativeInt] | None = None  # in the servers' order; null: the first ones
+    colocated: bool = True  # with the learner; false: null `gpus` leaves GPU 0 to the learner
+    mem_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None  # of a GPU, weights and cache
+    deterministic: bool = False  # SGLang's batch-invariant kernels: answers follow their seeds
+    command: list[str] = Field(default_factory=list)  # default: this Python -m sglang.launch_server
+    args: list[str] = Field(default_factory=list)  # more flags of SGLang's
+    env: dict[str, str] = Field(default_factory=dict)
+    max_restarts: NonNegativeInt = 5  # of one server in one run
+
+    @property
+    def gpus_per_server(self) -> int:
+        return self.tensor_parallel * self.data_parallel
+
+    @property
+    def gpu_memory_share(self) -> float | None:
+        """`mem_fraction`, or what leaves room for a learner; None: SGLang decides."""
+        if self.mem_fraction is None and self.colocated and not self.command:
+            return _COLOCATED_SHARE
+        return self.mem_fraction
+
+    def gpus_of(self, index: int) -> list[int] | None:
+        """Return the GPUs of one server; None: all that this process sees."""
+        first = index * self.gpus_per_server
+        if self.gpus is not None:
+            return self.gpus[first : first + self.gpus_per_server]
+        if self.colocated and index == 0 and self.num_servers == 1:
+            return None
+        first += 0 if self.colocated else 1
+        return list(range(first, first + self.gpus_per_server))
+
+    @model_validator(mode="after")
+    def _check(self) -> "LaunchConfig":
+        wanted = self.num_servers * self.gpus_per_server
+        if self.gpus is not None and len(self.gpus) % wanted:
+            raise ValueError(
+                f"gpus names {len(self.gpus)}; {self.num_servers} servers of tensor_parallel "
+                f"{self.tensor_parallel} and data_parallel {self.data_parallel} take {wanted}, in each "
+                "training process"
+            )
+        return self
+
+
+class EngineConfig(Section):
+    """What generates."""
+
+    kind: Literal["local", "sglang", "scripted"] = "local"
+    max_batch_tokens: PositiveInt = 8192  # local: tokens of one forward pass
+    script: list[str] = Field(default_factory=list)  # scripted: the answers, repeated in a cycle
+    url: str | list[str] | None = None  # sglang: servers that run already
+    launch: LaunchConfig | None = None  # sglang: servers to start; {} starts one
+    start_timeout_s: PositiveFloat = 600.0  # sglang: until all servers are up
+    request_timeout_s: PositiveFloat = 300.0  # sglang: one answer, or one load of weights
+    health_timeout_s: PositiveFloat = 30.0  # sglang: a busy server that says nothing is down
+    recover_timeout_s: PositiveFloat = 600.0  # sglang: an answer's wait for a server to come back
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses of running servers."""
+        return [self.url] if isinstance(self.url, str) else list(self.url or [])
+
+    @model_validator(mode="after")
+    def _check(self) -> "EngineConfig":
+        if self.kind == "scripted" and not self.script:
+            raise ValueError("kind: scripted needs a script, the answers that it gives in turn")
+        if self.kind == "sglang" and bool(self.urls) == (self.launch is not None):
+            raise ValueError(
+                "kind: sglang needs exactly one of url (running servers: one address or a list) "
+                "and launch (servers to start; `launch: {}` starts one)"
+            )
+        if self.kind != "sglang" and (self.urls or self.launch is not None):
+            raise ValueError(f"url and launch belong to kind: sglang, not to kind: {self.kind}")
+        wrong = [url for url in self.urls if not url.startswith(("http://", "https://"))]
+        if wrong:
+            raise ValueError(f"url: {wrong[0]!r} must start with http:// or https://")
+        if len(set(self.urls)) < len(self.urls):
+            raise ValueError("url names one server twice")
+        return self
