@@ -56,8 +56,8 @@ class LaunchConfig(Section):
         if self.gpus is not None and len(self.gpus) % wanted:
             raise ValueError(
                 f"gpus names {len(self.gpus)}; {self.num_servers} servers of tensor_parallel "
-                f"{self.tensor_parallel} and data_parallel {self.data_parallel} take {wanted}, in each "
-                "training process"
+                f"{self.tensor_parallel} and data_parallel {self.data_parallel} take {wanted}, in "
+                "each training process"
             )
         return self
 

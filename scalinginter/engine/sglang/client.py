@@ -59,7 +59,6 @@ class SGLangEngine:
         self.num_retries = 0  # pieces that were asked for again
         self.upkeep = upkeep
         self._timeout_s, self._vocabulary = request_timeout_s, vocabulary
-        self._stale = False
         self._pending: dict[str, asyncio.Task[Completion]] = {}  # by session
         self._numbers = itertools.count()
         self._aborts: set[asyncio.Task[None]] = set()
@@ -97,18 +96,12 @@ class SGLangEngine:
             task.cancel()
         self.upkeep.fleet.release(session)
 
-    def set_version(self, version: int) -> None:
-        """See `Engine.set_version`; the servers get the weights before the next answer."""
-        self._stale = self._stale or version != self.version
-        self.version = version
-
     async def start(self) -> None:
         """Start or find the servers, check them, and give them the policy's weights.
 
         Raises `UserError` for servers that do not come up or are not what is needed.
         """
         await self.upkeep.start(self.version)
-        self._stale = False
 
     async def sync(self, version: int) -> dict[str, float]:
         """The policy's weights changed: bring them to the servers as `version`.
@@ -121,7 +114,6 @@ class SGLangEngine:
             await self.start()
             return {}
         metrics = await self.upkeep.push(version)
-        self._stale = False
         return metrics | {
             "engine/retries": float(self.num_retries),
             "engine/lost_servers": float(self.upkeep.fleet.num_lost),
@@ -135,7 +127,8 @@ class SGLangEngine:
         await self.upkeep.aclose()
 
     async def _answer(self, request: GenerateRequest) -> Completion:
-        await self._ready()
+        if not self.upkeep.started:
+            await self.start()
         stops: frozenset[int] = frozenset()
         if request.constraint is not None:
             stops = await self._grammar_stops(request)
@@ -151,12 +144,6 @@ class SGLangEngine:
             versions += [self.version] * (len(answer.logprobs) - len(versions))
             _take(answer, piece, [self._number(w) for w in piece.weights], versions)
         return self._counted(answer, versions)
-
-    async def _ready(self) -> None:
-        if not self.upkeep.started:
-            await self.start()
-        elif self._stale:
-            await self.sync(self.version)
 
     async def _grammar_stops(self, request: GenerateRequest) -> frozenset[int]:
         async def ask(server: Server, _: int | None) -> frozenset[int]:
