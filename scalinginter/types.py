@@ -130,6 +130,9 @@ class Trajectory:
     error: str = ""  # what failed, where stop.is_failure
     family: str = ""  # the environment's name in the recipe
     elsewhere: bool = False  # another process played it and has its tokens: only lengths are here
+    next_ids: tuple[int, ...] = ()  # where stop.is_truncation: what the next turn would have
+    # appended (its context_ids), and empty where that would not have fitted the context
+    next_forked: bool = False  # next_ids would have been a whole new prompt
 
     @property
     def reward(self) -> float:
@@ -181,6 +184,8 @@ class TrainingSample:
     group_id: str
     episode: int  # position of the episode in the batch; rows of one episode share it
     prefix_length: int = 0  # leading ids that all rows of this group share (its first prompt)
+    values: NDArray[np.float32] | None = None  # the critic's, where there is one
+    targets: NDArray[np.float32] | None = None  # of the values; NaN where none is trained
 
     def __post_init__(self) -> None:
         lengths = {

@@ -27,6 +27,17 @@ class LossBatch:
     advantages: Tensor
     weights: Tensor  # share of the token in the optimizer step's loss
     mask: Tensor  # bool
+    values: "ValueBatch | None" = None  # where the algorithm has a critic
+
+
+@dataclass(frozen=True, slots=True)
+class ValueBatch:
+    """What a critic's loss needs of the same tokens. Tensors of shape [N]."""
+
+    values: Tensor  # of the critic that is trained; carries the gradient
+    old: Tensor  # before the first update of the step
+    targets: Tensor  # NaN where no value is trained
+    weights: Tensor  # share of the value in the optimizer step's loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,21 @@ def clip_shares(
     low_N = (ratio_N < 1.0 - clip_low) & (advantages_N < 0)
     high_N = (ratio_N > 1.0 + clip_high) & (advantages_N > 0)
     return low_N, high_N
+
+
+def value_loss(values_N: Tensor, old_N: Tensor, targets_N: Tensor, clip: float | None) -> Tensor:
+    """Return half the squared error of each value, 0 where the target is NaN.
+
+    With `clip` the larger of that error and the error of old + clamp(value - old, -clip, clip) (as
+    in OpenAI Baselines' PPO2): a value that has moved by more has no gradient further away.
+    """
+    mask_N = targets_N.isfinite()
+    values_N, old_N, targets_N = (torch.where(mask_N, x, 0.0) for x in (values_N, old_N, targets_N))
+    errors_N = (values_N - targets_N).square()
+    if clip is not None:
+        near_N = old_N + (values_N - old_N).clamp(-clip, clip)
+        errors_N = torch.maximum(errors_N, (near_N - targets_N).square())
+    return 0.5 * errors_N
 
 
 def kl_estimate(

@@ -14,11 +14,13 @@ from scalinginter.algo.loss import (
     kl_penalised_advantages,
     weighted_sum,
 )
-from scalinginter.config.algorithms import PolicyGradientConfig
+from scalinginter.config.algorithms import PolicyGradientConfig, PPOConfig
 
 
 class PolicyLoss:
     """Clipped surrogate plus KL less entropy bonus (arXiv 1707.06347, eq. 7; 2402.03300, eq. 3)."""
+
+    critic: PPOConfig | None = None  # how values become advantages, where there are values
 
     def __init__(self, config: PolicyGradientConfig) -> None:
         self._config = config

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scalinginter.algo.estimator import SumOverRanks
 from scalinginter.algo.grpo import GRPO
 from scalinginter.algo.loss import LossBatch, LossTerms
-from scalinginter.config.algorithms import AlgorithmConfig
+from scalinginter.algo.ppo import PPO
+from scalinginter.config.algorithms import AlgorithmConfig, PPOConfig
 from scalinginter.types import Group
 
 
@@ -21,6 +22,7 @@ class Algorithm(Protocol):
     uses_every_token: bool  # tokens whose advantage is 0 have a gradient too
     loss_aggregation: Literal["token", "sequence", "constant"]
     constant_tokens: int  # constant: what the sum of an episode's tokens is divided by
+    critic: PPOConfig | None  # how a critic's values become advantages; None: no critic
 
     def advantages(
         self, groups: Sequence[Group], sum_over_ranks: SumOverRanks = dict
@@ -36,6 +38,7 @@ class Algorithm(Protocol):
 ALGORITHMS: dict[str, Any] = {  # the class of each kind; it takes the kind's config
     "grpo": GRPO,
     "dr_grpo": GRPO,
+    "ppo": PPO,
 }
 
 

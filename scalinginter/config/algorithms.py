@@ -5,7 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from scalinginter.config.section import (
+    Fraction,
+    LearningRate,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     Section,
@@ -47,13 +50,41 @@ class DrGRPOConfig(PolicyGradientConfig):
     loss_aggregation: Literal["token", "sequence", "constant"] = "constant"
 
 
+class CriticConfig(Section):
+    """Who says what a state is worth."""
+
+    kind: Literal["head", "model"] = "head"  # on the policy's last hidden state; or a copy of it
+    learning_rate: LearningRate | None = None  # of the critic's own weights; None: train's
+    warmup_steps: NonNegativeInt = 0  # updates at the start that leave the policy as it is
+
+
+class PPOConfig(PolicyGradientConfig):
+    """Proximal policy optimisation (arXiv 1707.06347) with a critic and GAE (arXiv 1506.02438).
+
+    `gae: turn` takes a whole turn as one action (Turn-PPO, arXiv 2512.17008, which uses gamma 0.99
+    and lam 0.9); gamma and lam count per token or per turn accordingly.
+    """
+
+    kind: Literal["ppo"] = "ppo"
+    gae: Literal["token", "turn"] = "token"
+    gamma: Fraction = 1.0
+    lam: Fraction = 0.95
+    value_lam: Fraction | None = None  # of the value targets; None: lam
+    adaptive_lam: PositiveFloat | None = None  # lam = 1 - 1 / (adaptive_lam * length); 0.05 in VAPO
+    bootstrap_truncated: bool = True  # a cut episode ends with the value of the state after it
+    normalize_advantages: bool = True  # over the batch, to mean 0 and deviation 1
+    value_clip: PositiveFloat | None = 0.2  # a value is not led further from the old one
+    value_coefficient: PositiveFloat = 0.5  # of half the squared error
+    critic: CriticConfig = CriticConfig()
+
+
 def _grpo_unless_named(block: Any) -> Any:
     return {"kind": "grpo", **block} if isinstance(block, dict) else block
 
 
 AlgorithmConfig = Annotated[
     Annotated[
-        GRPOConfig | DrGRPOConfig,
+        GRPOConfig | DrGRPOConfig | PPOConfig,
         Field(discriminator="kind"),
     ],
     BeforeValidator(_grpo_unless_named),

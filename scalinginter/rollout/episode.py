@@ -92,6 +92,8 @@ class EpisodeRunner:
             first_observation=play.session.first.text if play.session else "",
             error=error,
             family=spec.family,
+            next_ids=tuple(play.upcoming) if stop.is_truncation else (),
+            next_forked=play.next_forked,
         )
 
     def messages(self, opening: Opening, turns_left: int) -> list[dict[str, str]]:
@@ -126,6 +128,8 @@ class _Play:
         self.success = False
         self.num_generated = 0
         self.num_parse_failures = 0  # in a row
+        self.upcoming: list[int] = []  # what the next turn appends, if it fits the context
+        self.next_forked = False
 
     async def until_stopped(self) -> StopReason:
         runner, spec, limits = self.runner, self.spec, self.runner.limits
@@ -145,10 +149,8 @@ class _Play:
             )
             observation, record = await self._act(completion, appended, forked, observation)
             stop = self._take(record, observation)
-            if stop is not None:
+            if stop is not None and not stop.is_truncation:
                 return stop
-            if turn + 1 == spec.horizon:
-                return StopReason.HORIZON
             context += completion.token_ids
             shown = runner.with_turns_left(observation.text, spec.horizon - turn - 1)
             messages += [
@@ -161,6 +163,10 @@ class _Play:
                 context, appended = [], runner.renderer.fork(messages)
             else:
                 appended = runner.renderer.extend(shown, ended)
+            fits = len(context) + len(appended) <= self._max_context
+            self.upcoming, self.next_forked = appended if fits else [], forked
+            if stop is not None or turn + 1 == spec.horizon:
+                return StopReason.HORIZON
             if (
                 limits.max_tokens_per_episode
                 and self.num_generated >= limits.max_tokens_per_episode
@@ -168,11 +174,15 @@ class _Play:
                 return StopReason.TOKENS
         raise AssertionError("a horizon is at least one turn")
 
+    @property
+    def _max_context(self) -> int:
+        return min(self.runner.limits.max_context, self.runner.engine.max_context)
+
     def _room(self, num_context: int) -> int | StopReason:
         """Return how many tokens this turn may have; what is checked is the prompt that is sent."""
         limits = self.runner.limits
         room = limits.max_tokens_per_turn
-        if num_context + room > min(limits.max_context, self.runner.engine.max_context):
+        if num_context + room > self._max_context:
             return StopReason.CONTEXT
         if limits.max_tokens_per_episode is not None:
             room = min(room, limits.max_tokens_per_episode - self.num_generated)

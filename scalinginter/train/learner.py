@@ -1,10 +1,9 @@
-# ruff: noqa: N803, N806 (names end in the shape of the tensor)
+# ruff: noqa: N806 (names end in the shape of the tensor)
 """The learner holds the gradient: samples in, one or more optimizer steps, metrics out."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,25 +15,16 @@ from torch import Tensor
 from scalinginter.algo.loss import LossBatch, kl_estimate, weighted_sum
 from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import TrainConfig
-from scalinginter.errors import RunFailedError
 from scalinginter.model.load import Policy
 from scalinginter.train.batch import MicroBatch, pack
+from scalinginter.train.critic import Critic
+from scalinginter.train.estimates import estimate_advantages
 from scalinginter.train.logprobs import score
+from scalinginter.train.minibatch import Minibatch, idle_row, packing_metrics, row_weights
 from scalinginter.train.optimizer import MasterWeights, learning_rate_scale
 from scalinginter.train.reference import Reference
 from scalinginter.train.tally import Tally
-from scalinginter.types import TrainingSample
-
-
-@dataclass(slots=True)
-class _Minibatch:
-    """The samples of one optimizer step, packed."""
-
-    batches: list[MicroBatch]
-    weights: list[Tensor]  # per micro-batch [N]: each token's share in the loss
-    num_tokens: int  # trained tokens that are forwarded, on all ranks
-    references: list[Tensor | None] = field(default_factory=list)  # per micro-batch [N]
-    num_idle: int = 0  # the last ones: of other ranks' number, with weights of 0
+from scalinginter.types import TrainingSample, Trajectory
 
 
 class Learner:
@@ -65,22 +55,54 @@ class Learner:
         self.total_steps, self.temperature, self.seed = total_steps, temperature, seed
         self.packed = policy.packed
         self._reference = Reference(policy.model) if algorithm.needs_reference else None
-        self._master = MasterWeights(policy.model)
+        self._critic: Critic | None = None
+        self._rates = [config.learning_rate]  # of the optimizer's groups: policy, critic
+        if algorithm.critic is not None:
+            self._critic = Critic(policy.model, algorithm.critic, packed=policy.packed)
+            self._rates.append(algorithm.critic.critic.learning_rate or config.learning_rate)
+        trained = policy.model if self._critic is None else self._critic.module
+        self._master = MasterWeights(trained)
         optimizer = torch.optim.AdamW(
-            self._master.parameters,
+            [{"params": group} for group in self._groups(self._master.parameters)],
             lr=config.learning_rate,
             betas=(config.betas[0], config.betas[1]),
             weight_decay=config.weight_decay,
         )
         with warnings.catch_warnings():  # of torch about an argument that accelerate passes on
             warnings.simplefilter("ignore", FutureWarning)
-            self._model, self._optimizer = accelerator.prepare(policy.model, optimizer)
+            self._model, self._optimizer = accelerator.prepare(trained, optimizer)
         self._checkpointing = any(
             getattr(module, "gradient_checkpointing", False) for module in policy.model.modules()
         )
         self.updates = 0  # calls that took an optimizer step: the clock of the learning rate
         self.calls = 0  # of `update`: the counter of the minibatch shuffle
         self.forward_tokens = 0  # positions pushed through the model or the reference
+
+    def _groups(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
+        """Divide trained parameters, in the module's order: the policy's, the critic's own."""
+        if self._critic is None:
+            return [list(parameters)]
+        cut = len(parameters) - len(self._critic.module.critic_parameters())
+        return [list(parameters[:cut]), list(parameters[cut:])]
+
+    def estimate(
+        self, samples: Sequence[TrainingSample], episodes: Sequence[Trajectory]
+    ) -> tuple[list[TrainingSample], dict[str, float]]:
+        """Let the critic, where there is one, say the advantages of a step's rows.
+
+        `episodes` are those that `sample.episode` counts. Returns the rows and metrics.
+        """
+        if self._critic is None:
+            return list(samples), {}
+        estimates = estimate_advantages(
+            self._critic,
+            samples,
+            episodes,
+            max_tokens=self.config.micro_batch_tokens,
+            sum_over_ranks=self._sum_over_ranks,
+        )
+        self.forward_tokens += estimates.forwarded
+        return estimates.samples, estimates.metrics
 
     def update(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
         """Take up to `num_epochs * num_minibatches` optimizer steps on the samples of one step.
@@ -109,7 +131,7 @@ class Learner:
             for index in order:
                 norm = self._step(minibatches[index], tally, measure_gap=not steps)
                 steps += 1
-                norms += [norm] if np.isfinite(norm) else []
+                norms += [norm] if np.isfinite(norm).all() else []
         self._model.eval()
         self.updates += bool(norms)
         batches = [batch for minibatch in minibatches for batch in minibatch.batches]
@@ -118,7 +140,7 @@ class Learner:
             tally.metrics(steps)
             | packing_metrics(batches, self.packed, self._sum_over_ranks)
             | {
-                "loss/grad_norm": float(np.mean(norms)) if norms else 0.0,
+                **self._norm_metrics(norms),
                 "update/skipped": 0.0,
                 "update/nonfinite": float(steps - len(norms)),
                 "update/optimizer_steps": float(len(norms)),
@@ -140,7 +162,7 @@ class Learner:
         parts = [set(part.tolist()) for part in np.array_split(episodes, count)]
         return [[sample for sample in samples if sample.episode in part] for part in parts]
 
-    def _minibatch(self, samples: list[TrainingSample]) -> _Minibatch:
+    def _minibatch(self, samples: list[TrainingSample]) -> Minibatch:
         """Pack the rows that have a gradient; weigh their tokens against all of them."""
         device, every = self.accelerator.device, self.algorithm.uses_every_token
         usable = [bool(every or s.advantages[s.mask].any()) for s in samples]
@@ -151,32 +173,23 @@ class Learner:
         shares = [weights[batch.row_N] for batch in batches]
         (tokens,) = self._sum_over_ranks([sum(map(len, shares))])
         idle = self._most_over_ranks(len(batches)) - len(batches)
-        for batch in [b for _ in range(idle) for b in pack([_idle_row()], 1, device)]:
+        values = self._critic and self._critic.lay_out(
+            kept,
+            batches,
+            idle=idle,
+            ranks=self.accelerator.num_processes,
+            sum_over_ranks=self._sum_over_ranks,
+        )
+        for batch in [b for _ in range(idle) for b in pack([idle_row()], 1, device)]:
             batches.append(batch)
             shares.append(torch.zeros(len(batch.row_N), device=device))
-        return _Minibatch(batches, shares, int(tokens), num_idle=idle)
+        return Minibatch(batches, shares, int(tokens), values=values or [], num_idle=idle)
 
     def _row_weights(self, samples: list[TrainingSample]) -> list[float]:
-        """Return per row the weight of each of its tokens, so that weights sum to 1.
-
-        token: 1 / trained tokens; sequence: 1 / (trained tokens of its episode * episodes);
-        constant: 1 / (a constant * episodes), which sums to 1 where every episode has as many
-        tokens. All over all ranks, times the number of ranks because DDP averages the gradients.
-        """
-        tokens: dict[int, int] = {}
-        for sample in samples:
-            tokens[sample.episode] = tokens.get(sample.episode, 0) + int(sample.mask.sum())
-        trained = [count for count in tokens.values() if count]
-        num_tokens, num_episodes = self._sum_over_ranks([sum(trained), len(trained)])
         ranks = self.accelerator.num_processes
-        if self.algorithm.loss_aggregation == "token":
-            return [ranks / max(num_tokens, 1.0)] * len(samples)
-        if self.algorithm.loss_aggregation == "constant":
-            constant = self.algorithm.constant_tokens * max(num_episodes, 1.0)
-            return [ranks / constant] * len(samples)
-        return [ranks / max(tokens[sample.episode] * num_episodes, 1.0) for sample in samples]
+        return row_weights(samples, self.algorithm, ranks, self._sum_over_ranks)
 
-    def _sum_over_ranks(self, values: list[int]) -> list[float]:
+    def _sum_over_ranks(self, values: Sequence[float]) -> list[float]:
         totals = torch.tensor(values, dtype=torch.float64, device=self.accelerator.device)
         return self.accelerator.reduce(totals, "sum").tolist()
 
@@ -186,37 +199,47 @@ class Learner:
         own = torch.tensor([value], device=self.accelerator.device)
         return int(self.accelerator.gather(own).max())  # type: ignore[union-attr]
 
-    def _step(self, minibatch: _Minibatch, tally: Tally, *, measure_gap: bool) -> float:
-        """Take one optimizer step; return the gradient norm, not finite if it was refused."""
+    def _step(self, minibatch: Minibatch, tally: Tally, *, measure_gap: bool) -> list[float]:
+        """Take one optimizer step; return the gradient norms of policy and critic.
+
+        The step is refused if one of them is not finite.
+        """
         self._model.zero_grad()
         last = len(minibatch.batches) - 1
         first_idle = len(minibatch.batches) - minibatch.num_idle
-        for index, batch in enumerate(minibatch.batches):
+        for index in range(len(minibatch.batches)):
             sync = nullcontext() if index == last else self.accelerator.no_sync(self._model)
-            weights_N, reference_N = minibatch.weights[index], minibatch.references[index]
             with sync:
-                self._backward(
-                    batch, weights_N, reference_N, tally, measure_gap, idle=index >= first_idle
-                )
-        clip = self.config.max_grad_norm
-        norm = float(self.accelerator.clip_grad_norm_(self._model.parameters(), clip))  # type: ignore[arg-type]
-        if not np.isfinite(norm):
-            return norm
+                self._backward(minibatch, index, tally, measure_gap, idle=index >= first_idle)
+        norms = self._clip()
+        if not np.isfinite(norms).all():
+            return norms
         self._master.pull()
         self._optimizer.step()
         self._master.push()
-        return norm
+        return norms
+
+    def _clip(self) -> list[float]:
+        """Clip the gradients of policy and critic, each to the norm; return what they were."""
+        policy, *critic = self._groups([p for p in self._model.parameters() if p.requires_grad])
+        if self._critic is not None and self._critic.warms_up(self.updates):
+            for parameter in policy:
+                parameter.grad = None
+        clip = self.config.max_grad_norm
+        return [
+            float(self.accelerator.clip_grad_norm_(group, clip))  # type: ignore[arg-type]
+            for group in (policy, *critic)
+        ]
+
+    def _norm_metrics(self, norms: list[list[float]]) -> dict[str, float]:
+        names = ["loss/grad_norm", "loss/value_grad_norm"][: len(self._rates)]
+        means = np.mean(norms, axis=0) if norms else np.zeros(len(names))
+        return dict(zip(names, means.tolist(), strict=True))
 
     def _backward(
-        self,
-        batch: MicroBatch,
-        weights_N: Tensor,
-        reference_N: Tensor | None,
-        tally: Tally,
-        measure_gap: bool,
-        *,
-        idle: bool,
+        self, minibatch: Minibatch, index: int, tally: Tally, measure_gap: bool, *, idle: bool
     ) -> None:
+        batch, weights_N = minibatch.batches[index], minibatch.weights[index]
         scores = score(
             self._model,
             batch,
@@ -225,15 +248,17 @@ class Learner:
             entropy_gradient=self.algorithm.needs_entropy_gradient,
         )
         self.forward_tokens += batch.num_forwarded(self.packed)
+        critic = self._critic
         terms = self.algorithm.loss(
             LossBatch(
                 logprobs=scores.logprobs,
                 behaviour=batch.behaviour_N,
-                reference=reference_N,
+                reference=minibatch.references[index],
                 entropy=scores.entropy,
                 advantages=batch.advantages_N,
                 weights=weights_N,
                 mask=torch.ones_like(weights_N, dtype=torch.bool),
+                values=critic.value_batch(batch, minibatch.values[index]) if critic else None,
             )
         )
         self.accelerator.backward(terms.loss)
@@ -259,8 +284,8 @@ class Learner:
             decay=self.config.decay,
             total_steps=self.total_steps,
         )
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.config.learning_rate * scale
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * scale
         return self.config.learning_rate * scale
 
     def state_dict(self) -> dict[str, Any]:
@@ -269,6 +294,7 @@ class Learner:
             "optimizer": self._optimizer.state_dict(),
             "master": self._master.state(),
             "reference": None if self._reference is None else self._reference.state_dict(),
+            "critic": self._critic.module.critic_state() if self._critic else None,
             "updates": self.updates,
             "calls": self.calls,
             "forward_tokens": self.forward_tokens,
@@ -280,64 +306,7 @@ class Learner:
         self._master.load(state["master"])
         if self._reference is not None:
             self._reference.load_state_dict(state["reference"])
+        if self._critic is not None:
+            self._critic.module.load_critic_state(state["critic"])
         self.updates, self.calls = state["updates"], state["calls"]
         self.forward_tokens = state["forward_tokens"]
-
-
-def packing_metrics(
-    batches: Sequence[MicroBatch],
-    packed: bool,
-    sum_over_ranks: Callable[[list[int]], list[float]] = lambda counts: [float(n) for n in counts],
-) -> dict[str, float]:
-    """Return what the update computes beyond what it needs, after the first pass over batches.
-
-    padding_share: of the places that attention was computed for, those that held nothing.
-    forwarded_over_unique: ids pushed through the model, over the different (context, id) pairs
-    among the rows of an optimizer step: 1 if no common prefix is computed twice.
-    """
-    slots, padding, forwarded, unique = sum_over_ranks(
-        [
-            sum(batch.layout.num_slots for batch in batches),
-            sum(batch.layout.num_padding for batch in batches),
-            sum(batch.num_forwarded(packed) for batch in batches),
-            sum(batch.num_new for batch in batches),
-        ]
-    )
-    return {
-        "update/padding_share": padding / max(slots, 1),
-        "update/forwarded_over_unique": forwarded / max(unique, 1),
-    }
-
-
-def blown_up(model: torch.nn.Module) -> list[str]:
-    """Return the names of the parameters that are NaN or infinite somewhere."""
-    return [name for name, value in model.named_parameters() if not value.isfinite().all()]
-
-
-def refuse_blown_up(model: torch.nn.Module, what: str, setting: str) -> None:
-    """Raise `RunFailedError` if a parameter is NaN or infinite after `what`."""
-    names = blown_up(model)
-    if names:
-        raise RunFailedError(
-            f"{what} left weights that are not finite ({len(names)} tensors, {names[0]} first); "
-            f"they are not saved. Start a new run with a lower {setting}"
-        )
-
-
-def fingerprint(model: torch.nn.Module) -> float:
-    """Return a number that differs between any two ranks whose weights have drifted apart."""
-    return sum(float(p.detach().double().abs().sum()) for p in model.parameters())
-
-
-def _idle_row() -> TrainingSample:
-    """The shortest row: a rank with fewer micro-batches than another takes part with it."""
-    return TrainingSample(
-        ids=np.zeros(2, dtype=np.int64),
-        mask=np.array([False, True]),
-        logprobs=np.zeros(2, dtype=np.float32),
-        advantages=np.zeros(2, dtype=np.float32),
-        turn_index=np.zeros(2, dtype=np.int32),
-        allowed=(None, None),
-        group_id="idle",
-        episode=-1,
-    )

@@ -32,13 +32,14 @@ from scalinginter.train.costs import Budget, Costs
 from scalinginter.train.display import Display
 from scalinginter.train.guard import Guard
 from scalinginter.train.horizons import FamilyHorizons
-from scalinginter.train.learner import Learner, blown_up, fingerprint, refuse_blown_up
+from scalinginter.train.learner import Learner
 from scalinginter.train.memory import shortage
 from scalinginter.train.metrics import rollout_metrics
 from scalinginter.train.ranks import Ranks
 from scalinginter.train.sharing import collect, episode_records
 from scalinginter.train.signals import StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
+from scalinginter.train.weights import blown_up, fingerprint, refuse_blown_up
 from scalinginter.types import Group, TrainingSample
 
 
@@ -107,7 +108,9 @@ class Trainer:
         collected = time.perf_counter()
         self.ranks.agree(partial(_refuse_a_step_without_episodes, self.step_count, collection))
         self.horizons.observe(collection.by_family())
-        update = self.learner.update(self._samples(collection.groups))
+        rows = self._samples(collection.groups)
+        rows, values = self.learner.estimate(rows, collection.trajectories)
+        update = self.learner.update(rows) | values
         finite = not blown_up(self.policy.model)
         alarm = self.guard.judge(self.step_count, collection.trajectories, update, finite)
         if alarm:

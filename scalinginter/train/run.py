@@ -27,12 +27,13 @@ from scalinginter.train.checkpoint import DISK_FULL, CheckpointStore, read_state
 from scalinginter.train.costs import Budget
 from scalinginter.train.display import NoDisplay, shown
 from scalinginter.train.folder import checkpoint_of, only_writer, recorded
-from scalinginter.train.learner import Learner, refuse_blown_up
+from scalinginter.train.learner import Learner
 from scalinginter.train.loop import Trainer, seed_torch
 from scalinginter.train.ranks import Ranks, joined, rank_of_environment, world_size
 from scalinginter.train.sft import cold_start
 from scalinginter.train.signals import Interrupted, StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
+from scalinginter.train.weights import refuse_blown_up
 from scalinginter.types import Trajectory
 
 

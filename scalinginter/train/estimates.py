@@ -1,0 +1,209 @@
+# ruff: noqa: N803, N806 (names end in the shape of the tensor)
+"""From a critic's values to the advantages of a step's rows, once, before the first update.
+
+    rows -> values -> GAE per episode -> whitened over the batch
+
+Where a limit of ours cut an episode, its last row is forwarded with what the policy would have seen
+next (`Trajectory.next_ids`): the value of that state stands for all that was not played. Where that
+would not have fitted the context, the state right after the last sampled token takes its place: it
+knows the last action and not yet its result.
+
+Shape suffixes: `_T` ids of a row, `_N` trained tokens of an episode.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalinginter.algo.gae import estimate, explained_variance, moments
+from scalinginter.config.algorithms import PPOConfig
+from scalinginter.train.batch import pack
+from scalinginter.train.critic import Critic, SumOverRanks, positions_of
+from scalinginter.types import TrainingSample, Trajectory
+
+WHITEN_EPSILON = 1e-8  # added to the standard deviation
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Rows with advantages, values and targets, and what to log of them."""
+
+    samples: list[TrainingSample]
+    metrics: dict[str, float]
+    forwarded: int  # tokens
+
+
+def estimate_advantages(
+    critic: Critic,
+    samples: Sequence[TrainingSample],
+    episodes: Sequence[Trajectory],
+    *,
+    max_tokens: int,
+    sum_over_ranks: SumOverRanks,
+) -> Estimates:
+    """Give the rows of a step the advantages that the critic's present values say.
+
+    Args:
+        critic: Is not changed.
+        samples: Rows of the episodes; `sample.episode` is a position in `episodes`.
+        episodes: With the rewards of their turns, and why they ended.
+        max_tokens: Of one forward pass.
+        sum_over_ranks: Adds up numbers; every rank calls it, with rows or without.
+    """
+    config = critic.config
+    rows: dict[int, list[TrainingSample]] = {}
+    for sample in samples:
+        rows.setdefault(sample.episode, []).append(sample)
+    probes = {number: _probes(own, episodes[number], config) for number, own in rows.items()}
+    flat = [probe for own in probes.values() for probe in own]
+    values, forwarded = _values(critic, flat, max_tokens)
+    rest = iter(values)
+    done: list[TrainingSample] = []
+    for number, own in rows.items():
+        values_N = np.concatenate([next(rest) for _ in probes[number]])
+        done += _of_episode(own, episodes[number], values_N, config)
+    whitened, metrics = _whitened(done, config, sum_over_ranks)
+    cut = [float(sum(_bootstraps(episodes[number], config) for number in rows)), float(len(rows))]
+    bootstrapped, count = sum_over_ranks(cut)
+    metrics["value/bootstrapped_share"] = bootstrapped / max(count, 1.0)
+    return Estimates(whitened, metrics, forwarded)
+
+
+def _bootstraps(episode: Trajectory, config: PPOConfig) -> bool:
+    return config.bootstrap_truncated and episode.stop.is_truncation
+
+
+def _probes(
+    own: list[TrainingSample], episode: Trajectory, config: PPOConfig
+) -> list[TrainingSample]:
+    """Return the rows of an episode as they are forwarded.
+
+    Where a value is bootstrapped, one more trained token follows: nobody reads it, the value before
+    it is the one of the state after the episode.
+    """
+    if not _bootstraps(episode, config):
+        return own
+    last, after = own[-1], episode.next_ids
+    if after and episode.next_forked:
+        return [*own, _followed(last, 0, after)]
+    if after and last.turn_index[-1] == len(episode.turns) - 1:
+        return [*own[:-1], _followed(last, len(last), after)]
+    return [*own[:-1], _followed(last, int(np.flatnonzero(last.mask)[-1]) + 1, ())]
+
+
+def _followed(sample: TrainingSample, keep: int, after: Sequence[int]) -> TrainingSample:
+    """Return the first `keep` ids of a row, then `after`, then one trained id that nobody reads."""
+    more = len(after) + 1
+    added = np.zeros(more, dtype=np.bool_)
+    added[-1] = True
+    return TrainingSample(
+        ids=np.concatenate([sample.ids[:keep], [*after, 0]]).astype(np.int64),
+        mask=np.concatenate([sample.mask[:keep], added]),
+        logprobs=np.zeros(keep + more, dtype=np.float32),
+        advantages=np.zeros(keep + more, dtype=np.float32),
+        turn_index=np.zeros(keep + more, dtype=np.int32),
+        allowed=(*sample.allowed[:keep], *[None] * more),
+        group_id=sample.group_id,
+        episode=sample.episode,
+        prefix_length=min(sample.prefix_length, keep),
+    )
+
+
+def _values(
+    critic: Critic, rows: list[TrainingSample], max_tokens: int
+) -> tuple[list[Floats], int]:
+    """Return the values of each row's trained tokens, in order, and the tokens forwarded."""
+    found: list[Floats] = [np.empty(int(row.mask.sum())) for row in rows]
+    order = [np.cumsum(row.mask) - 1 for row in rows]  # position in the row -> trained token
+    forwarded = 0
+    for batch in pack(rows, max_tokens, critic.module.head.weight.device):
+        values_N = critic.values(batch).double().cpu().numpy()
+        positions_N = positions_of(batch)
+        for row, at, value in zip(batch.row_N.tolist(), positions_N, values_N, strict=True):
+            found[row][order[row][at]] = value
+        forwarded += batch.num_forwarded(critic.packed)
+    return found, forwarded
+
+
+def _of_episode(
+    own: list[TrainingSample], episode: Trajectory, values_N: Floats, config: PPOConfig
+) -> list[TrainingSample]:
+    """Fill in advantages, values and targets of the rows of one episode."""
+    final = 0.0
+    if _bootstraps(episode, config):
+        values_N, final = values_N[:-1], float(values_N[-1])
+    advantages_N, targets_N = estimate(
+        np.array([turn.reward for turn in episode.turns], dtype=np.float64),
+        np.concatenate([row.turn_index[row.mask] for row in own]),
+        values_N,
+        final,
+        level=config.gae,
+        gamma=config.gamma,
+        lam=config.lam,
+        value_lam=config.value_lam,
+        adaptive_alpha=config.adaptive_lam,
+    )
+    cuts = np.cumsum([row.mask.sum() for row in own])[:-1]
+    parts = zip(own, *(np.split(x, cuts) for x in (advantages_N, values_N, targets_N)), strict=True)
+    return [
+        replace(
+            row,
+            advantages=_spread(row, advantages, 0.0),
+            values=_spread(row, values, 0.0),
+            targets=_spread(row, targets, np.nan),
+        )
+        for row, advantages, values, targets in parts
+    ]
+
+
+def _spread(row: TrainingSample, entries: Floats, elsewhere: float) -> NDArray[np.float32]:
+    spread_T = np.full(len(row), elsewhere, dtype=np.float32)
+    spread_T[row.mask] = entries
+    return spread_T
+
+
+def _whitened(
+    rows: list[TrainingSample], config: PPOConfig, sum_over_ranks: SumOverRanks
+) -> tuple[list[TrainingSample], dict[str, float]]:
+    """Bring the advantages of all decisions, on all ranks, to mean 0 and deviation 1.
+
+    At turn level a turn is one decision, however many tokens it has.
+    """
+    decisions = [(row, np.isfinite(_targets(row))) for row in rows]
+    advantages = _joined([row.advantages[at] for row, at in decisions])
+    targets = _joined([_targets(row)[at] for row, at in decisions])
+    errors = targets - _joined([_values_of(row)[at] for row, at in decisions])
+    own = [float(len(advantages))]
+    own += [float(f) for x in (advantages, targets, errors) for f in (x.sum(), (x * x).sum())]
+    count, total, squares, *rest = sum_over_ranks(own)
+    mean, deviation = moments(total, squares, count)
+    if config.normalize_advantages:
+        scale = deviation + WHITEN_EPSILON
+        rows = [
+            replace(row, advantages=((row.advantages - mean) / scale).astype(np.float32))
+            for row in rows
+        ]
+    metrics = {
+        "value/explained_variance": explained_variance((count, rest[0], rest[1], rest[2], rest[3])),
+        "value/target_mean": rest[0] / max(count, 1.0),
+        "value/error_mean": rest[2] / max(count, 1.0),
+        "value/advantage_std": deviation,
+    }
+    return rows, metrics
+
+
+def _targets(row: TrainingSample) -> NDArray[np.float32]:
+    assert row.targets is not None
+    return row.targets
+
+
+def _values_of(row: TrainingSample) -> NDArray[np.float32]:
+    assert row.values is not None
+    return row.values
+
+
+def _joined(parts: list[NDArray[np.float32]]) -> Floats:
+    return np.concatenate([np.zeros(0), *parts]).astype(np.float64)
