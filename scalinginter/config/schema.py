@@ -12,6 +12,7 @@ from scalinginter.config.engines import EngineConfig
 from scalinginter.config.guard import GuardConfig
 from scalinginter.config.horizon_blocks import HorizonConfig
 from scalinginter.config.lora import LoRAConfig
+from scalinginter.config.rollout import RolloutConfig
 from scalinginter.config.section import (
     Decay,
     LearningRate,
@@ -102,22 +103,6 @@ class ChatConfig(Section):
         if self.constrain_to_admissible and self.format != "plain":
             raise ValueError("constrain_to_admissible needs format: plain")
         return self
-
-
-class RolloutConfig(Section):
-    """How many episodes a step holds, and the limits of each. None of them truncates silently."""
-
-    num_tasks: Annotated[int, Field(ge=1, le=65_536)] = 16
-    group_size: Annotated[int, Field(ge=2, le=65_536)] = 8
-    max_concurrent: PositiveInt = 128
-    temperature: PositiveFloat = 1.0
-    max_tokens_per_turn: PositiveInt = 64
-    max_tokens_per_episode: PositiveInt | None = None  # generated tokens
-    max_context: PositiveInt = 1024  # prompt and answers together: one training row
-    max_parse_failures: PositiveInt | None = None  # answers in a row without an action
-    max_retries: NonNegativeInt = 2  # of an episode whose environment or engine failed
-    episode_timeout_s: PositiveFloat = 600.0
-    deterministic: bool = True  # the local engine waits for every environment before a batch
 
 
 class BudgetConfig(Section):

@@ -9,7 +9,8 @@ class Answer:
 
     def __init__(self, request: GenerateRequest, version: int) -> None:
         self.request = request
-        self.version = version
+        self.version = version  # of the weights that the next token is drawn from
+        self._versions: list[int] = []  # per token of the answer
         self.ids = list(request.prompt_ids)  # prompt, then the answer
         self.prompt_length = len(self.ids)
         self.logprobs: list[float] = []
@@ -29,21 +30,24 @@ class Answer:
 
     def completion(self) -> Completion:
         assert self.finish is not None
+        oldest = min(self._versions)
         return Completion(
             token_ids=tuple(self.ids[self.prompt_length :]),
             logprobs=tuple(self.logprobs),
             forced=tuple(self.forced),
             allowed=tuple(self.allowed),
             finish=self.finish,
-            policy_version=self.version,
+            policy_version=oldest,
             forwarded_tokens=self.forwarded,
             cached_tokens=self.cached,
+            token_versions=tuple(self._versions) if max(self._versions) > oldest else None,
         )
 
     def _append(self, token_id: int, logprob: float, *, forced: bool) -> None:
         request = self.request
         self.ids.append(token_id)
         self.logprobs.append(logprob)
+        self._versions.append(self.version)
         self.forced.append(forced)
         self.allowed.append(self.left)
         count = len(self.logprobs)

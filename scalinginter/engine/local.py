@@ -19,6 +19,7 @@ from scalinginter.engine.packed import PackedForward
 from scalinginter.engine.recompute import RecomputeForward
 from scalinginter.engine.sampling import choose, uniforms
 from scalinginter.errors import EngineFailure
+from scalinginter.model.load import copy_weights
 from scalinginter.types import Completion
 
 _QUIET_TURNS = 3  # turns of the event loop without a new request, before a pass is put together
@@ -37,6 +38,8 @@ class LocalEngine:
         pad_id: any id of the vocabulary; fills the rows of the path that is not packed.
         busy: number of environment calls that are still running. While it is above 0 no pass
             starts, so that what runs together does not depend on timing. None: never wait.
+        source: the model that is trained, where `model` is a copy of it: `sync` copies its
+            weights, and it may be updated while this engine generates. None: `model` is trained.
     """
 
     def __init__(
@@ -49,11 +52,12 @@ class LocalEngine:
         max_sessions: int = 1024,
         pad_id: int = 0,
         busy: Callable[[], int] | None = None,
+        source: PreTrainedModel | None = None,
     ) -> None:
         self.version = 0
         self.stats = EngineStats()
         self.max_context = max_context
-        self._model = model
+        self._model, self._source = model, source
         self._busy = busy
         self._forward: PackedForward | RecomputeForward = (
             PackedForward(model, max_batch_tokens=max_batch_tokens, max_sessions=max_sessions)
@@ -95,13 +99,18 @@ class LocalEngine:
         self._forward.close(session)
 
     async def sync(self, version: int) -> dict[str, float]:
-        """See `Engine.sync`: it samples from the learner's own weights, so nothing travels."""
+        """See `Engine.sync`. Without a `source` it samples from the learner's own weights, and
+        nothing travels."""
+        if self._source is not None:
+            copy_weights(self._source, self._model)
         self.set_version(version)
         return {}
 
     def set_version(self, version: int) -> None:
         """Drop every cache; answers in progress go on, their contexts forwarded anew."""
         self.version = version
+        for answer in [*self._running, *self._waiting]:
+            answer.version = version
         # The learner wants the memory back on a GPU; on a CPU fresh pages would cost time.
         self._restart(free_memory=self._model.device.type == "cuda")
 

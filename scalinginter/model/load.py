@@ -1,5 +1,6 @@
 """Loading and saving a policy."""
 
+import copy
 import os
 import shutil
 from collections.abc import Callable
@@ -112,6 +113,28 @@ def restore_weights(model: PreTrainedModel, folder: Path) -> None:
         return
     saved = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype, local_files_only=True)
     model.load_state_dict(saved.state_dict())
+
+
+@torch.no_grad()
+def copy_weights(source: torch.nn.Module, target: torch.nn.Module) -> None:
+    """Copy parameters and buffers, in place, to a model of the same kind.
+
+    Raises `ValueError` where they are not the same tensors by name and shape.
+    """
+    pairs = [
+        (dict(get(source)), dict(get(target)))
+        for get in (torch.nn.Module.named_parameters, torch.nn.Module.named_buffers)
+    ]
+    for theirs, mine in pairs:
+        if {n: t.shape for n, t in theirs.items()} != {n: t.shape for n, t in mine.items()}:
+            raise ValueError("the two models do not have the same tensors")
+        for name, tensor in mine.items():
+            tensor.copy_(theirs[name])
+
+
+def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a copy that is not trained, in evaluation mode."""
+    return copy.deepcopy(model).requires_grad_(False).eval()
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:

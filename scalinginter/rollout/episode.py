@@ -45,6 +45,13 @@ class EpisodeRunner:
         self.pool, self.engine, self.renderer = pool, engine, renderer
         self.chat, self.limits = chat, limits
         self.format = answer_format(chat.format, pool.tools, pool.env_id)
+        self.forwarded_tokens = 0  # through the model, of all episodes so far
+        self._playing: set[_Play] = set()
+
+    @property
+    def turns_in_play(self) -> list[int]:
+        """Turns so far of every episode that is being played."""
+        return [len(play.turns) for play in self._playing]
 
     async def run(self, spec: EpisodeSpec) -> Trajectory:
         """Play one episode. Never raises for a failure of environment or engine: it is data.
@@ -62,6 +69,7 @@ class EpisodeRunner:
 
     async def _attempt(self, spec: EpisodeSpec, restartable: bool) -> Trajectory | None:
         play = _Play(self, spec)
+        self._playing.add(play)
         stop, error = StopReason.ENV_ERROR, ""
         try:
             async with asyncio.timeout(self.limits.episode_timeout_s):
@@ -77,6 +85,7 @@ class EpisodeRunner:
             stop = StopReason.TIMEOUT
             error = f"the episode took longer than {self.limits.episode_timeout_s:g} s"
         finally:
+            self._playing.discard(play)
             self.engine.release(play.session_id)
             if play.session is not None:
                 await play.session.close()
@@ -147,6 +156,7 @@ class _Play:
             completion = await runner.engine.generate(
                 self._request(turn, context, room, observation)
             )
+            runner.forwarded_tokens += completion.forwarded_tokens
             observation, record = await self._act(completion, appended, forked, observation)
             stop = self._take(record, observation)
             if stop is not None and not stop.is_truncation:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from scalinginter.types import Trajectory, Turn
+from scalinginter.types import Completion, Trajectory, Turn
 
 
 def episode_record(trajectory: Trajectory) -> dict[str, Any]:
@@ -38,7 +38,17 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         "token_ids": list(turn.completion.token_ids),
         "logprobs": [round(value, 6) for value in turn.completion.logprobs],
         "version": turn.completion.policy_version,
-    }
+    } | _exceptions(turn.completion)
+
+
+def _exceptions(completion: Completion) -> dict[str, Any]:
+    """What few turns have: a weight change in their midst, or another policy as their author."""
+    found: dict[str, Any] = {}
+    if completion.token_versions is not None:
+        found["versions"] = list(completion.token_versions)
+    if not completion.trained:
+        found["trained"] = False
+    return found
 
 
 def without_tokens(trajectory: Trajectory) -> Trajectory:

@@ -12,11 +12,13 @@ from scalinginter.engine.local import LocalEngine
 from scalinginter.engine.scripted import ScriptedEngine
 from scalinginter.env.pool import EnvPool
 from scalinginter.errors import UserError
-from scalinginter.model.load import Policy, load_policy
+from scalinginter.model.load import Policy, frozen_copy, load_policy
 from scalinginter.model.lora import holds_adapter
 from scalinginter.rollout.collect import Collector
 from scalinginter.rollout.episode import EpisodeRunner
 from scalinginter.rollout.family import Families
+from scalinginter.rollout.pacing import Pace
+from scalinginter.rollout.stream import Deal, GroupStream
 from scalinginter.seeds import derive
 
 
@@ -39,6 +41,7 @@ class RolloutStack:
         """
         self._recipe = recipe
         self._pools: list[EnvPool] = []
+        self._streams: list[GroupStream] = []
         self.renderer = Renderer.for_tokenizer(policy.tokenizer)
         self.families = families
         self.engine = make_engine(recipe, policy, self.renderer, self._pending, folder, share)
@@ -50,10 +53,26 @@ class RolloutStack:
             {family.name: self._runner(family.config) for family in self.families},
             max_concurrent=rollout.max_concurrent,
             max_retries=rollout.max_retries,
+            straggler_timeout_s=rollout.straggler_timeout_s,
             limits={
                 f.name: f.config.max_concurrent for f in self.families if f.config.max_concurrent
             },
         )
+
+    def stream(self, collector: Collector, deal: Deal, pace: Pace) -> GroupStream:
+        """Make a stream of training groups; it ends with the stack."""
+        rollout = self._recipe.rollout
+        stream = GroupStream(
+            collector,
+            deal,
+            pace,
+            lambda: self.engine.version,
+            group_size=rollout.group_size,
+            temperature=rollout.temperature,
+            key=("train", self._recipe.seed),
+        )
+        self._streams.append(stream)
+        return stream
 
     def _runner(self, environment: FamilyConfig) -> EpisodeRunner:
         recipe = self._recipe
@@ -70,6 +89,8 @@ class RolloutStack:
 
     async def aclose(self) -> None:
         """Stop the engine and the environments."""
+        for stream in self._streams:
+            await stream.aclose()
         await self.engine.aclose()
         await self.families.aclose()
         for pool in self._pools:
@@ -105,14 +126,16 @@ def make_engine(
             folder=folder,
             share=share,
         )
+    beside = rollout.max_staleness > 0  # it generates while the policy's own weights change
     return LocalEngine(
-        policy.model,
+        frozen_copy(policy.model) if beside else policy.model,
         packed=policy.packed,
         max_context=rollout.max_context,
         max_batch_tokens=recipe.engine.max_batch_tokens,
         max_sessions=rollout.max_concurrent,
         pad_id=renderer.stop_id,
-        busy=pending if rollout.deterministic else None,
+        busy=pending if rollout.deterministic and not beside else None,
+        source=policy.model if beside else None,
     )
 
 

@@ -25,9 +25,9 @@ def to_samples(
     """Return the training rows of one episode: one, and one more for every forked turn.
 
     A row is the ids exactly as they passed through the engine. Its mask is True where an id was
-    drawn: context, environment text and forced ids are not trained. Rows that train nothing are
-    left out, and so are all rows if `turn_advantages` is empty (the episode does not count) or if
-    another process has the episode's tokens.
+    drawn: context, environment text, forced ids and another policy's are not trained. Rows that
+    train nothing are left out, and so are all rows if `turn_advantages` is empty (the episode does
+    not count) or if another process has the episode's tokens.
 
     Args:
         trajectory: The episode.
@@ -72,7 +72,8 @@ class _Row:
         context, completion = len(turn.context_ids), turn.completion
         total = context + len(completion.token_ids)
         self.ids += turn.context_ids + completion.token_ids
-        self.mask += [False] * context + [not forced for forced in completion.forced]
+        self.mask += [False] * context
+        self.mask += [completion.trained and not forced for forced in completion.forced]
         self.logprobs += [0.0] * context + list(completion.logprobs)
         self.advantages += [advantage] * total
         self.turn_index += [index] * total

@@ -1,13 +1,13 @@
 """THE loop. One step:
 
 horizons = the schedules' answers, one per environment
-tasks -> collect(groups under their horizons) -> schedules observe
+rollouts.take(groups under their horizons) -> schedules observe
       -> algorithm.advantages -> rows -> learner.update -> engine.sync
       -> journal, then evaluation and checkpoint when they are due
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,9 @@ from scalinginter.config.schema import Recipe
 from scalinginter.errors import RunFailedError
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluation_plan, held_out_tasks
-from scalinginter.horizon import Horizon, Progress
+from scalinginter.horizon import Progress
 from scalinginter.model.load import Policy, restore_weights, save_policy
-from scalinginter.rollout.collect import Assignment, Collection, CollectPlan
+from scalinginter.rollout.collect import Collection
 from scalinginter.rollout.stack import RolloutStack
 from scalinginter.seeds import derive
 from scalinginter.track.journal import Journal
@@ -36,11 +36,11 @@ from scalinginter.train.learner import Learner
 from scalinginter.train.memory import shortage
 from scalinginter.train.metrics import rollout_metrics
 from scalinginter.train.ranks import Ranks
+from scalinginter.train.rollouts import make_rollouts
 from scalinginter.train.sharing import collect, episode_records
 from scalinginter.train.signals import StopSignal
-from scalinginter.train.tasks import TaskSampler, share_out
 from scalinginter.train.weights import blown_up, fingerprint, refuse_blown_up
-from scalinginter.types import Group, TrainingSample
+from scalinginter.types import Group, TrainingSample, Trajectory
 
 
 class Trainer:
@@ -68,13 +68,10 @@ class Trainer:
         self.budget = Budget(recipe.train)
         self.costs = Costs()
         self.version = 0  # of the policy: one more with every update
-        self.task_cursors = dict.fromkeys(stack.families.names, 0)
         self._evaluated: tuple[int, float] | None = None  # step and share of the last evaluation
-        self._collector, self._eval_collector = stack.collector(), stack.collector()
-        self._samplers = {
-            family.name: TaskSampler(family.tasks("train"), recipe.seed)
-            for family in stack.families
-        }
+        self.rollouts = make_rollouts(recipe, stack, stop, self.ranks)
+        self._eval_collector = stack.collector()
+        self._forwarded = 0  # tokens, as far as they are counted in the costs
 
     @property
     def step_count(self) -> int:
@@ -102,29 +99,26 @@ class Trainer:
         started = time.perf_counter()
         progress = Progress(self.step_count, self.budget.fraction(self.costs))
         horizons = self.guard.admit(self.horizons.start(progress), self.step_count, self.save)
-        counts = self._share_out()
-        forwarded = self._forward_tokens()
-        collection = self._collect(horizons, counts)
+        collection = self.rollouts.take(self.step_count, horizons)
         collected = time.perf_counter()
         self.ranks.agree(partial(_refuse_a_step_without_episodes, self.step_count, collection))
         self.horizons.observe(collection.by_family())
         rows = self._samples(collection.groups)
-        rows, values = self.learner.estimate(rows, collection.trajectories)
-        update = self.learner.update(rows) | values
+        update = self.rollouts.beside(partial(self._learn, rows, collection.trajectories))
         finite = not blown_up(self.policy.model)
         alarm = self.guard.judge(self.step_count, collection.trajectories, update, finite)
         if alarm:
             self.ranks.agree(partial(self._take_back, alarm))
         updated = time.perf_counter()
 
-        for name, count in counts.items():
-            self.task_cursors[name] += count
-        self._spend(collection, self._forward_tokens() - forwarded, updated - started)
+        self.rollouts.trained()
+        self._spend(collection, self._newly_forwarded(), updated - started)
         if self.recipe.track.episodes:
             records = episode_records(self.ranks, collection.trajectories)
             self.journal.episodes(self.step_count, "train", records)
         metrics = rollout_metrics(collection, horizons) | update | self.guard.metrics()
         metrics |= {"time/rollout_s": collected - started, "time/update_s": updated - collected}
+        metrics |= self.rollouts.metrics()
         try:  # the step is done: it counts even where the engine cannot be brought up to date
             if not update.get("update/skipped"):
                 self.version += 1
@@ -143,7 +137,7 @@ class Trainer:
             self.ranks.refuse_difference(fingerprint(self.policy.model), "the weights")
         state = {
             "costs": asdict(self.costs),
-            "task_cursors": self.task_cursors,
+            "rollouts": self.rollouts.state_dict(),
             "horizons": self.horizons.state_dict(),
             "guard": self.guard.state_dict(),
             "version": self.version,
@@ -162,8 +156,9 @@ class Trainer:
         for rng in learner.pop("rng")[self.ranks.rank :][:1]:  # none of a process that is new
             torch.set_rng_state(rng)
         self.learner.load_state_dict(learner)
+        self._newly_forwarded()
         self.costs = Costs(**state["costs"])
-        self.task_cursors = state["task_cursors"]
+        self.rollouts.load_state_dict(state["rollouts"])
         self.horizons.load_state_dict(state["horizons"])
         self.guard.load_state_dict(state["guard"])
         self.version = state["version"]
@@ -197,6 +192,7 @@ class Trainer:
         restore_weights(self.policy.model, folder / "policy")
         state = torch.load(folder / "learner.pt", weights_only=True)
         state.pop("rng")
+        self.rollouts.restart()
         self.learner.load_state_dict(state | {"forward_tokens": self.learner.forward_tokens})
 
     def _shortage(self, row_tokens: int) -> str:
@@ -216,24 +212,11 @@ class Trainer:
 
         return write
 
-    def _share_out(self) -> dict[str, int]:
-        """How many of this step's tasks each environment gets."""
-        families, num_tasks = self.recipe.families, self.recipe.rollout.num_tasks
-        return share_out(families, num_tasks, self.task_cursors, self.step_count)
-
-    def _collect(self, horizons: dict[str, Horizon], counts: dict[str, int]) -> Collection:
-        rollout = self.recipe.rollout
-        plan = CollectPlan(
-            assignments=[
-                Assignment(task, horizons[name].turns, name)
-                for name, count in counts.items()
-                for task in self._samplers[name].take(self.task_cursors[name], count)
-            ],
-            group_size=rollout.group_size,
-            temperature=rollout.temperature,
-            key=("train", self.recipe.seed, self.step_count),
-        )
-        return collect(self.ranks, self.stop, self._collector, plan)
+    def _learn(
+        self, rows: list[TrainingSample], episodes: Sequence[Trajectory]
+    ) -> dict[str, float]:
+        rows, values = self.learner.estimate(rows, episodes)
+        return self.learner.update(rows) | values
 
     def _samples(self, groups: list[Group]) -> list[TrainingSample]:
         """Turn groups into rows; an episode counts once, however many rows it becomes."""
@@ -260,8 +243,11 @@ class Trainer:
             steps=self.costs.steps + 1,
         )
 
-    def _forward_tokens(self) -> int:
-        return self.stack.engine.stats.forwarded_tokens + self.learner.forward_tokens
+    def _newly_forwarded(self) -> int:
+        """Tokens that training has pushed through the model since the last call."""
+        before = self._forwarded
+        self._forwarded = self.rollouts.forwarded_tokens + self.learner.forward_tokens
+        return self._forwarded - before
 
     def _evaluation_is_due(self) -> bool:
         """At the start, at the end, every so many steps, and whenever another equal share of the

@@ -22,7 +22,13 @@ def collect(ranks: Ranks, stop: StopSignal, collector: Collector, plan: CollectP
     content = [(a.task.id, a.horizon, a.family) for a in plan.assignments]
     ranks.refuse_difference((plan.key, plan.group_size, content), f"what to play in {plan.key}")
     mine = replace(plan, share=(ranks.rank, ranks.size))
-    own = ranks.agree(lambda: stop.run(collector.collect(mine)))
+    return shared(ranks, ranks.agree(lambda: stop.run(collector.collect(mine))))
+
+
+def shared(ranks: Ranks, own: Collection) -> Collection:
+    """Return the groups of all ranks, in turn one of each; those of the others without tokens."""
+    if ranks.size == 1:
+        return own
     told = [
         replace(group, trajectories=tuple(map(without_tokens, group.trajectories)))
         for group in own.groups
@@ -30,7 +36,8 @@ def collect(ranks: Ranks, stop: StopSignal, collector: Collector, plan: CollectP
     shares = ranks.gather((told, own.num_retries))
     groups = [groups for groups, _ in shares]
     groups[ranks.rank] = own.groups
-    merged = [groups[i % ranks.size][i // ranks.size] for i in range(len(plan.assignments))]
+    count = sum(map(len, groups))
+    merged = [groups[i % ranks.size][i // ranks.size] for i in range(count)]
     return Collection(merged, sum(retries for _, retries in shares))
 
 

@@ -172,6 +172,28 @@ def test_a_version_that_changes_during_an_answer_keeps_the_answer_whole(make_eng
     completion = asyncio.run(run())
     assert (len(completion.token_ids), completion.finish) == (40, FinishReason.LENGTH)
     assert completion.policy_version == 0
+    assert set(completion.token_versions) == {0, 2}
+    assert list(completion.token_versions) == sorted(completion.token_versions)
+
+
+def test_an_answer_of_one_version_has_no_versions_per_token(make_engine, ask, request_of):
+    (completion,) = ask(make_engine(), request_of([1, 2]))
+    assert completion.token_versions is None
+
+
+def test_pitfall_32_a_source_may_change_while_its_copy_generates(make_engine, ask, request_of):
+    source = make_engine()._model
+    engine = make_engine(source, source=source)
+    (before,) = ask(engine, request_of([1, 2], "s", new=12))
+    with torch.no_grad():
+        source.lm_head.weight.mul_(-1)
+    (meanwhile,) = ask(engine, request_of([1, 2], "t", new=12))
+    asyncio.run(engine.sync(1))
+    (after,) = ask(engine, request_of([1, 2], "u", new=12))
+    (expected,) = ask(make_engine(source), request_of([1, 2], "u", new=12))
+    assert before.token_ids == meanwhile.token_ids != after.token_ids
+    assert (after.token_ids, after.logprobs) == (expected.token_ids, expected.logprobs)
+    assert (meanwhile.policy_version, after.policy_version) == (0, 1)
 
 
 def test_generation_leaves_the_training_mode_as_it_was(make_engine, ask, request_of):
