@@ -7,6 +7,7 @@ from typing import Any
 
 from scalinginter.compare.jobs import Events, Job, run_jobs
 from scalinginter.compare.run import PRELOAD
+from scalinginter.errors import LostProcessError
 from scalinginter.track.run_folder import correct_status
 
 
@@ -32,7 +33,7 @@ def run_in_processes(
         correct_status(run_dir, "stopped")
         return 130
     if code >= 0:
-        return code
+        return 1 if code == LostProcessError.exit_code else code
     correct_status(run_dir, "failed")
     print(
         f"error: one of the {processes} processes was killed by signal {-code}; the others ended. "

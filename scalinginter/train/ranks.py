@@ -219,9 +219,11 @@ def _is_of_communication(error: RuntimeError) -> bool:
 
 
 def _lost(ranks: Ranks, error: Exception) -> LostProcessError:
+    waited = "timed out" in str(error).lower()
     lost = LostProcessError(
-        f"process {ranks.rank} of {ranks.size} lost the others: one of them ended, or did not "
-        f"answer within {ranks.timeout_s:g} s (train.rank_timeout_s): {str(error).splitlines()[0]}"
+        f"process {ranks.rank} of {ranks.size} "
+        + (f"waited {ranks.timeout_s:g} s (train.rank_timeout_s)" if waited else "lost the others")
+        + f": {str(error).splitlines()[0]}"
     )
-    lost.quiet = STORE in os.environ  # the supervisor tells of the one that failed
+    lost.quiet = STORE in os.environ and not waited  # the one that ended tells why, or is told of
     return lost

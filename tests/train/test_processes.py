@@ -1,0 +1,194 @@
+"""Several processes train what one would: the same episodes, the same weights, exact resumes.
+
+The runs are forks of one warm server, as those of a comparison are.
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from scalinginter.compare.jobs import Events, Job, run_jobs
+from scalinginter.compare.run import PRELOAD
+
+pytestmark = pytest.mark.slow
+NOTHING = Events(*[lambda *_: None] * 4)
+
+
+@pytest.fixture(scope="module")
+def recipe(toy_recipe):
+    """Return a function: groups and micro-batches that two ranks cannot share out evenly."""
+
+    def make(**changes):
+        settings = {
+            "rollout__num_tasks": 5,
+            "train__num_steps": 3,
+            "train__learning_rate": 1e-4,
+            "train__num_minibatches": 2,
+            "train__micro_batch_tokens": 96,
+            "algorithm__kl_coefficient": 0.05,
+            "sft__num_demonstrations": 4,
+            "sft__num_epochs": 1,
+            "track__mlflow": False,
+        }
+        return toy_recipe(**(settings | changes))
+
+    return make
+
+
+def train(config, run_dir, processes, resume=False, started=lambda job: None):
+    """Train in a number of processes; return the exit code and what they printed."""
+    codes = []
+    arguments = {"config": config, "run_dir": run_dir, "resume": resume, "quiet": True}
+    log = run_dir.with_suffix(".log")
+    job = Job(run_dir.name, arguments, log, processes)
+    events = Events(started, lambda job, code: codes.append(code), *[lambda *_: None] * 2)
+    run_jobs([job], "scalinginter.train.run:run_training", 1, PRELOAD, events)
+    return codes[0], log.read_text()
+
+
+def weights(run_dir, step=3):
+    return load_file(run_dir / "checkpoints" / f"step-{step:06d}" / "policy" / "model.safetensors")
+
+
+def flat(weights):
+    return torch.cat([weights[name].flatten() for name in sorted(weights)])
+
+
+def difference(first, second):
+    """Of two sets of weights, relative to the first. Single weights with next to no gradient move
+    by Adam's sign of it, so no bound holds for every one of them."""
+    return ((flat(first) - flat(second)).norm() / flat(first).norm()).item()
+
+
+def episodes(run_dir):
+    lines = (run_dir / "episodes.jsonl").read_text().splitlines()
+    kept = ("step", "stage", "task", "group", "index", "seed", "horizon", "stop", "reward")
+    return [
+        [record[name] for name in kept] + [turn["token_ids"] for turn in record["turns"]]
+        for record in map(json.loads, lines)
+    ]
+
+
+@pytest.fixture(scope="module")
+def runs(recipe, tmp_path_factory):
+    """One run in one process, one in two, and one in two that was stopped after two steps."""
+    folder = tmp_path_factory.mktemp("runs")
+    jobs = {"one": (recipe(), 1), "two": (recipe(), 2), "half": (recipe(train__num_steps=2), 2)}
+    for name, (config, processes) in jobs.items():
+        code, printed = train(config, folder / name, processes)
+        assert code == 0, printed
+    return folder
+
+
+def test_pitfall_34_two_processes_end_with_the_weights_of_one(runs):
+    assert difference(weights(runs / "one"), weights(runs / "two")) < 1e-6
+
+
+def test_two_processes_take_the_updates_of_one(runs):
+    before = [weights(runs / name, 1) for name in ("one", "two")]
+    after = [weights(runs / name) for name in ("one", "two")]
+    moved = [flat(b) - flat(a) for a, b in zip(before, after, strict=True)]
+    assert (moved[0] - moved[1]).norm() < 1e-3 * moved[0].norm()
+
+
+def test_two_processes_play_the_episodes_of_one_and_record_them_in_the_same_order(runs):
+    assert episodes(runs / "two") == episodes(runs / "one")
+
+
+def test_two_processes_measure_what_one_measures(runs, numbers):
+    own = ("cost/forward_tokens", "update/forward", "update/padding")  # caches and packing are
+    for one, two in zip(numbers(runs / "one"), numbers(runs / "two"), strict=True):
+        assert one[:2] == two[:2]
+        for metrics in (one[2], two[2]):
+            for name in [name for name in metrics if name.startswith(own)]:
+                del metrics[name]
+        assert two[2] == pytest.approx(one[2], rel=2e-4, abs=2e-6)
+
+
+def test_pitfall_36_two_processes_resume_to_the_bit(runs, recipe):
+    resumed = shutil.copytree(runs / "half", runs / "resumed by two")
+    assert train(recipe(), resumed, 2, resume=True)[0] == 0
+    assert torch.equal(flat(weights(runs / "two")), flat(weights(resumed)))
+    files = [r / "checkpoints" / "step-000003" / "learner.pt" for r in (runs / "two", resumed)]
+    rng = [torch.load(file, weights_only=True)["rng"] for file in files]
+    assert len(rng[0]) == 2
+    assert all(torch.equal(a, b) for a, b in zip(*rng, strict=True))
+
+
+def test_a_run_of_two_processes_is_resumed_by_one(runs, recipe):
+    resumed = shutil.copytree(runs / "half", runs / "resumed by one")
+    assert train(recipe(), resumed, 1, resume=True)[0] == 0
+    assert difference(weights(runs / "two"), weights(resumed)) < 1e-6
+
+
+def test_pitfall_34_a_process_without_any_data_takes_part(recipe, tmp_path):
+    config = recipe(rollout__num_tasks=1, rollout__group_size=8, sft__num_demonstrations=0)
+    for name, processes in (("one", 1), ("two", 2)):
+        code, printed = train(config, tmp_path / name, processes)
+        assert code == 0, printed
+    both = [weights(tmp_path / name) for name in ("one", "two")]
+    assert difference(*both) < 1e-6
+    assert difference(both[0], weights(tmp_path / "one", 1)) > 0
+
+
+def in_background(act):
+    """Call `act` beside the jobs of this process, from the moment when they have started."""
+    return lambda job: threading.Thread(target=act, daemon=True).start()
+
+
+def when_trained(run_dir, act):
+    def wait():
+        deadline = time.monotonic() + 120
+        journal = run_dir / "metrics.jsonl"
+        while not journal.exists() or journal.read_text().count('"train"') < 2:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
+        act()
+
+    return wait
+
+
+@pytest.fixture(scope="module")
+def endless(recipe):
+    return recipe(train__num_steps=100_000, eval__every=None, checkpoint__every=None)
+
+
+def kill_one(number):
+    processes = sorted(multiprocessing.active_children(), key=lambda p: p.pid or 0)
+    os.kill(processes[-1].pid, number)
+
+
+def test_a_signal_to_one_process_stops_all_at_the_same_step(endless, tmp_path):
+    run_dir = tmp_path / "run"
+    stop = in_background(when_trained(run_dir, lambda: kill_one(signal.SIGINT)))
+    code, printed = train(endless, run_dir, 2, started=stop)
+    assert code == 130, printed
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "stopped"
+    saved = max((run_dir / "checkpoints").iterdir())
+    assert json.loads((saved / "state.json").read_text())["processes"] == 2
+
+
+def test_pitfall_35_a_process_that_is_killed_ends_the_others_and_the_run(endless, tmp_path):
+    run_dir = tmp_path / "run"
+    kill = in_background(when_trained(run_dir, lambda: kill_one(signal.SIGKILL)))
+    code, printed = train(endless, run_dir, 2, started=kill)
+    assert code == -signal.SIGKILL
+    assert "Traceback" not in printed
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "failed"
+
+
+def test_pitfall_35_an_error_of_all_processes_is_told_once(recipe, tmp_path):
+    config = recipe(rollout__max_context=9, sft__num_demonstrations=0)
+    code, printed = train(config, tmp_path / "run", 2)
+    assert code == 1
+    assert printed.count("error: no episode of step 1 could take a turn") == 1, printed
+    assert printed.count("error:") == 1
