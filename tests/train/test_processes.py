@@ -139,6 +139,15 @@ def test_pitfall_34_a_process_without_any_data_takes_part(recipe, tmp_path):
     assert difference(both[0], weights(tmp_path / "one", 1)) > 0
 
 
+def test_two_processes_train_a_critic_as_one_does(recipe, tmp_path):
+    ppo = {"kind": "ppo", "critic": {"warmup_steps": 1}}
+    config = recipe(sft__num_demonstrations=0, train__num_steps=2) | {"algorithm": ppo}
+    for name, processes in (("one", 1), ("two", 2)):
+        code, printed = train(config, tmp_path / name, processes)
+        assert code == 0, printed
+    assert difference(*[weights(tmp_path / name, 2) for name in ("one", "two")]) < 1e-6
+
+
 def in_background(act):
     """Call `act` beside the jobs of this process, from the moment when they have started."""
     return lambda job: threading.Thread(target=act, daemon=True).start()
