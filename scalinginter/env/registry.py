@@ -27,6 +27,7 @@ BUILTIN: dict[str, str] = {
     "agentgym": "environments.remote.agentgym:AgentGymEnv",
     "agentrl": "environments.remote.agentrl:AgentRLEnv",
     "babyai": "environments.embodied.babyai.env:BabyAI",
+    "browsergym": "environments.web.browsergym.env:BrowserGym",
     "household": "environments.embodied.household.env:Household",
     "knowledge_graph": "environments.code.knowledge_graph.env:KnowledgeGraph",
     "laboratory": "environments.science.laboratory.env:Laboratory",

@@ -10,7 +10,13 @@ import time
 
 from environments.science.scienceworld import jvm
 from environments.science.scienceworld.gold import gold_plan
-from environments.science.scienceworld.variations import LENGTHS, TASKS, known_lengths, variations
+from environments.science.scienceworld.variations import (
+    LENGTHS,
+    TASKS,
+    chosen_tasks,
+    known_lengths,
+    variations,
+)
 from scalinginter.env.base import SPLITS
 
 
@@ -18,11 +24,15 @@ def main() -> None:
     """Measure the first variations of every task in each split; keep what was known before."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--variations", type=int, nargs=3, default=[8, 4, 4], metavar="N")
+    parser.add_argument(
+        "--tasks", nargs="+", metavar="NAME", help="only these; Mendelian ones take minutes"
+    )
     parser.add_argument("--heap-mb", type=int, default=384)
     options = parser.parse_args()
+    names = TASKS if options.tasks is None else chosen_tasks(options.tasks)
     known = {name: dict(known_lengths().get(name, {})) for name in TASKS}
     for row in range(max(options.variations)):
-        for name in TASKS:
+        for name in names:
             for split, most in zip(SPLITS, options.variations, strict=True):
                 numbers = variations(name, split)
                 if row < min(most, len(numbers)):
