@@ -92,7 +92,8 @@ class Completion:
     forwarded_tokens: int = 0  # tokens that this request pushed through the model
     cached_tokens: int = 0  # prompt tokens that came out of the KV cache
     token_versions: tuple[int, ...] | None = None  # per id, where the weights changed meanwhile
-    trained: bool = True  # False: another policy's words, context for the one that is trained
+    cross: bool = False  # the older policy of cross-policy sampling wrote it
+    trained: bool = True  # False: context only, none of its ids is trained
 
     def __post_init__(self) -> None:
         lengths = {len(self.token_ids), len(self.logprobs), len(self.forced), len(self.allowed)}

@@ -47,12 +47,10 @@ class EngineStats:
     generated_tokens: int = 0
 
 
-class Engine(Protocol):
-    """Generates completions for many episodes at once. No top-p and no top-k: their log-probs are
-    renormalised and would not be those of the policy that is trained."""
+class Generator(Protocol):
+    """What an episode asks of an engine. No top-p and no top-k: their log-probs are renormalised
+    and would not be those of the policy that is trained."""
 
-    version: int  # of the weights that it samples from
-    stats: EngineStats
     max_context: int  # tokens that a prompt and its completion may have together
 
     async def generate(self, request: GenerateRequest) -> Completion:
@@ -63,6 +61,13 @@ class Engine(Protocol):
     def release(self, session: str) -> None:
         """Forget an episode. Unknown sessions are fine."""
         ...
+
+
+class Engine(Generator, Protocol):
+    """Generates completions for many episodes at once, by the policy that is trained."""
+
+    version: int  # of the weights that it samples from
+    stats: EngineStats
 
     async def sync(self, version: int) -> dict[str, float]:
         """The policy's weights changed: bring them to where tokens are drawn, verify that they

@@ -70,6 +70,16 @@ class LocalEngine:
         self._driver: asyncio.Task[None] | None = None
 
     @property
+    def model(self) -> PreTrainedModel:
+        """What it samples from."""
+        return self._model
+
+    @property
+    def load(self) -> int:
+        """Requests in progress."""
+        return len(self._pending)
+
+    @property
     def forks(self) -> int:
         """Prompts so far that did not start with what their session had in the cache."""
         return self._forward.forks

@@ -7,7 +7,7 @@ from scalinginter.chat.action import TURNS_LEFT
 from scalinginter.chat.formats import answer_format
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig, RolloutConfig
-from scalinginter.engine.base import Constraint, Engine, GenerateRequest
+from scalinginter.engine.base import Constraint, GenerateRequest, Generator
 from scalinginter.env.pool import EnvPool, EnvSession, Observation, Opening
 from scalinginter.errors import EngineFailure, EnvironmentFailure
 from scalinginter.seeds import derive
@@ -36,7 +36,7 @@ class EpisodeRunner:
     def __init__(
         self,
         pool: EnvPool,
-        engine: Engine,
+        engine: Generator,
         renderer: Renderer,
         chat: ChatConfig,
         limits: RolloutConfig,

@@ -10,7 +10,7 @@ def lag_metrics(groups: Iterable[Group], version: int, most: int) -> dict[str, f
     """Return mean and largest lag, and the share of tokens at each lag from 0 to `most`.
 
     Args:
-        groups: What a step trains on. Tokens of another policy than the trained one do not count.
+        groups: What a step trains on. The older policy of cross-policy sampling does not count.
         version: Of the policy that the step updates.
         most: The lag that pacing allows.
     """
@@ -18,7 +18,7 @@ def lag_metrics(groups: Iterable[Group], version: int, most: int) -> dict[str, f
     for group in groups:
         for trajectory in group.trajectories:
             for turn in trajectory.turns:
-                if turn.completion.trained:
+                if not turn.completion.cross:
                     tokens.update(versions_of(turn.completion))
     lags = Counter({version - token: count for token, count in tokens.items()})
     total = max(lags.total(), 1)

@@ -46,8 +46,8 @@ def _exceptions(completion: Completion) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if completion.token_versions is not None:
         found["versions"] = list(completion.token_versions)
-    if not completion.trained:
-        found["trained"] = False
+    if completion.cross:
+        found["cross_policy"] = True
     return found
 
 

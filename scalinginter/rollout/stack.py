@@ -7,7 +7,7 @@ import torch
 
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import FamilyConfig, Recipe
-from scalinginter.engine.base import Engine
+from scalinginter.engine.base import Engine, Generator
 from scalinginter.engine.local import LocalEngine
 from scalinginter.engine.scripted import ScriptedEngine
 from scalinginter.env.pool import EnvPool
@@ -15,6 +15,7 @@ from scalinginter.errors import UserError
 from scalinginter.model.load import Policy, frozen_copy, load_policy
 from scalinginter.model.lora import holds_adapter
 from scalinginter.rollout.collect import Collector
+from scalinginter.rollout.cross_policy import CrossPolicyEngine, make_cross_policy_engine
 from scalinginter.rollout.episode import EpisodeRunner
 from scalinginter.rollout.family import Families
 from scalinginter.rollout.pacing import Pace
@@ -45,12 +46,18 @@ class RolloutStack:
         self.renderer = Renderer.for_tokenizer(policy.tokenizer)
         self.families = families
         self.engine = make_engine(recipe, policy, self.renderer, self._pending, folder, share)
+        self._policy = policy
+        self._cross_policy: CrossPolicyEngine | None = None  # once training asks for it
 
-    def collector(self) -> Collector:
-        """Make a collector with environment instances of its own."""
+    def collector(self, training: bool = False) -> Collector:
+        """Make a collector with environment instances of its own.
+
+        `training`: an older policy takes part, where the recipe asks for it.
+        """
+        engine = self._training_engine() if training else self.engine
         rollout = self._recipe.rollout
         return Collector(
-            {family.name: self._runner(family.config) for family in self.families},
+            {family.name: self._runner(family.config, engine) for family in self.families},
             max_concurrent=rollout.max_concurrent,
             max_retries=rollout.max_retries,
             straggler_timeout_s=rollout.straggler_timeout_s,
@@ -58,6 +65,37 @@ class RolloutStack:
                 f.name: f.config.max_concurrent for f in self.families if f.config.max_concurrent
             },
         )
+
+    async def before_step(self, step: int) -> None:
+        """Bring the older policy up to date where that is due before step `step` (from 0)."""
+        if self._cross_policy is not None:
+            await self._cross_policy.refresh(step)
+
+    def save(self, folder: Path) -> None:
+        """Write to a checkpoint what is neither in the policy nor in the learner."""
+        if self._cross_policy is not None:
+            self._cross_policy.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Continue with what `save` wrote."""
+        if self._cross_policy is not None:
+            self._cross_policy.load(folder)
+
+    def _training_engine(self) -> Generator:
+        recipe, rollout = self._recipe, self._recipe.rollout
+        if rollout.cross_policy is None:
+            return self.engine
+        waits = rollout.deterministic and not rollout.max_staleness
+        self._cross_policy = make_cross_policy_engine(
+            self.engine,
+            self._policy,
+            rollout.cross_policy,
+            max_batch_tokens=recipe.engine.max_batch_tokens,
+            max_sessions=rollout.max_concurrent,
+            pad_id=self.renderer.stop_id,
+            pending=self._pending if waits else None,
+        )
+        return self._cross_policy
 
     def stream(self, collector: Collector, deal: Deal, pace: Pace) -> GroupStream:
         """Make a stream of training groups; it ends with the stack."""
@@ -74,7 +112,7 @@ class RolloutStack:
         self._streams.append(stream)
         return stream
 
-    def _runner(self, environment: FamilyConfig) -> EpisodeRunner:
+    def _runner(self, environment: FamilyConfig, engine: Generator) -> EpisodeRunner:
         recipe = self._recipe
         pool = EnvPool(
             environment.id,
@@ -85,12 +123,14 @@ class RolloutStack:
             want_admissible=recipe.chat.constrain_to_admissible,
         )
         self._pools.append(pool)
-        return EpisodeRunner(pool, self.engine, self.renderer, recipe.chat, recipe.rollout)
+        return EpisodeRunner(pool, engine, self.renderer, recipe.chat, recipe.rollout)
 
     async def aclose(self) -> None:
         """Stop the engine and the environments."""
         for stream in self._streams:
             await stream.aclose()
+        if self._cross_policy is not None:
+            await self._cross_policy.aclose()
         await self.engine.aclose()
         await self.families.aclose()
         for pool in self._pools:

@@ -159,6 +159,7 @@ class Trainer:
         self._newly_forwarded()
         self.costs = Costs(**state["costs"])
         self.rollouts.load_state_dict(state["rollouts"])
+        self.stack.load(folder)
         self.horizons.load_state_dict(state["horizons"])
         self.guard.load_state_dict(state["guard"])
         self.version = state["version"]
@@ -208,6 +209,7 @@ class Trainer:
 
         def write(folder: Path) -> None:
             save_policy(self.policy.model, self.policy.tokenizer, folder / "policy")
+            self.stack.save(folder)
             torch.save({**self.learner.state_dict(), "rng": rng}, folder / "learner.pt")
 
         return write

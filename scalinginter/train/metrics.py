@@ -8,7 +8,7 @@ import numpy as np
 
 from scalinginter.horizon import Horizon
 from scalinginter.rollout.collect import Collection
-from scalinginter.types import StopReason, Trajectory
+from scalinginter.types import StopReason, Trajectory, Turn
 
 
 def rollout_metrics(collection: Collection, horizons: Mapping[str, Horizon]) -> dict[str, float]:
@@ -43,7 +43,20 @@ def rollout_metrics(collection: Collection, horizons: Mapping[str, Horizon]) -> 
         "reward/mean": _mean([t.reward for t in episodes]),
         "reward/std": float(np.std([t.reward for t in episodes])),
     }
-    return metrics | _by_length(episodes)
+    return metrics | _by_length(episodes) | _cross_policy(turns)
+
+
+def _cross_policy(turns: Sequence[Turn]) -> dict[str, float]:
+    """Return the share of turns that the older policy wrote, and how much older it is."""
+    versions = {cross: [] for cross in (False, True)}
+    for turn in turns:
+        versions[turn.completion.cross].append(turn.completion.policy_version)
+    if not versions[True]:
+        return {}
+    return {
+        "cross_policy/share": len(versions[True]) / len(turns),
+        "cross_policy/lag_mean": _mean(versions[False]) - _mean(versions[True]),
+    }
 
 
 def _by_family(collection: Collection, horizons: Mapping[str, Horizon]) -> dict[str, float]:

@@ -81,8 +81,8 @@ class InStep:
         stop: StopSignal,
         ranks: Ranks,
     ) -> None:
-        self._recipe, self._stop, self._ranks = recipe, stop, ranks
-        self._samplers, self._collector = samplers, stack.collector()
+        self._recipe, self._stack, self._stop, self._ranks = recipe, stack, stop, ranks
+        self._samplers, self._collector = samplers, stack.collector(training=True)
         self._cursors = dict.fromkeys(samplers, 0)  # tasks so far, by environment
         self._taken: dict[str, int] = {}
 
@@ -93,6 +93,7 @@ class InStep:
 
     def take(self, step: int, horizons: Mapping[str, Horizon]) -> Collection:
         """See `Rollouts.take`."""
+        self._stop.finish(self._stack.before_step(step))
         rollout, families = self._recipe.rollout, self._recipe.families
         self._taken = share_out(families, rollout.num_tasks, self._cursors, step)
         plan = CollectPlan(
@@ -160,9 +161,9 @@ class Ahead:
         pace = Pace(step, rollout.max_staleness, limit)
         share = (ranks.rank, ranks.size)
         deal = FamilyDeal(recipe.families, samplers, pace.most, rollout.num_tasks, share)
-        self._collector = stack.collector()
+        self._collector = stack.collector(training=True)
         self._stream = stack.stream(self._collector, deal, pace)
-        self._stop, self._ranks = stop, ranks
+        self._stack, self._stop, self._ranks = stack, stop, ranks
 
     @property
     def forwarded_tokens(self) -> int:
@@ -171,6 +172,7 @@ class Ahead:
 
     def take(self, step: int, horizons: Mapping[str, Horizon]) -> Collection:
         """See `Rollouts.take`."""
+        self._stop.finish(self._stack.before_step(step))
         own = self._ranks.agree(lambda: self._stop.run(self._stream.take(horizons)))
         return shared(self._ranks, own)
 

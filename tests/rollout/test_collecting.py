@@ -167,3 +167,38 @@ def test_a_demonstration_under_the_constraint_records_what_was_allowed(renderer,
     completion = played.turns[0].completion
     assert completion.forced == (False, True)
     assert len(completion.allowed[0]) == 2
+
+
+def test_the_rest_of_a_group_is_cut_off_when_it_takes_too_long(make_runner, tasks):
+    runner = make_runner(["right"])
+    generate = runner.engine.generate
+
+    async def slow(request):
+        if request.session.endswith("#3"):
+            await asyncio.sleep(3600)
+        return await generate(request)
+
+    runner.engine.generate = slow
+    collector = Collector({"": runner}, max_concurrent=8, max_retries=2, straggler_timeout_s=1.0)
+    plan = CollectPlan([Assignment(tasks[0], 5, "")], 4, 1.0, ("train",))
+    [group] = asyncio.run(collector.collect(plan)).groups
+    assert [str(t.stop) for t in group.trajectories] == ["terminated"] * 3 + ["timeout"]
+    assert runner.turns_in_play == []
+
+
+def test_pitfall_38_a_group_is_waited_for_unless_the_recipe_says_otherwise(make_runner, tasks):
+    runner = make_runner(["right"])
+    generate, others = runner.engine.generate, asyncio.Event()
+
+    async def last(request):
+        if request.session.endswith("#3"):
+            await others.wait()
+        elif request.session.endswith("#2"):
+            asyncio.get_running_loop().call_later(0.1, others.set)
+        return await generate(request)
+
+    runner.engine.generate = last
+    collector = Collector({"": runner}, max_concurrent=8, max_retries=0)
+    plan = CollectPlan([Assignment(tasks[0], 5, "")], 4, 1.0, ("train",))
+    [group] = asyncio.run(collector.collect(plan)).groups
+    assert [str(t.stop) for t in group.trajectories] == ["terminated"] * 4
