@@ -15,6 +15,9 @@ its (first) token, where that token's logits are read too. For a turn that is th
 context. `V(after)` counts where a limit of ours cut the episode; where the environment ended it
 there is nothing to come, and it is 0.
 
+Time is counted in turns at both levels: the discount applies from one turn to the next and not from
+token to token, so that a longer answer is worth as much as a short one. Lambda counts decisions.
+
 Shape suffixes: `_N` trained tokens of an episode in order, `_K` its turns, `_D` decisions.
 """
 
@@ -28,19 +31,20 @@ Floats = NDArray[np.float64]
 
 
 def gae(
-    rewards_D: Floats, values_D: Floats, final_value: float, gamma: float, lam: float
+    rewards_D: Floats, values_D: Floats, final_value: float, gamma: float | Floats, lam: float
 ) -> Floats:
     """Return the advantage of each decision (arXiv 1506.02438, equation 16).
 
     A_d = sum over l of (gamma lam)^l delta_(d+l), delta_d = r_d + gamma V_(d+1) - V_d, where the
     value after the last decision is `final_value`: 0 at termination, V(after) at truncation.
+    `gamma` may differ from decision to decision ([D]: the discount of what comes after each).
     """
-    nexts_D = np.append(values_D[1:], final_value)
-    deltas_D = rewards_D + gamma * nexts_D - values_D
+    gamma_D = np.broadcast_to(gamma, rewards_D.shape)
+    deltas_D = rewards_D + gamma_D * np.append(values_D[1:], final_value) - values_D
     advantages_D = np.empty_like(deltas_D)
     running = 0.0
     for d in range(len(deltas_D) - 1, -1, -1):
-        running = deltas_D[d] + gamma * lam * running
+        running = deltas_D[d] + gamma_D[d] * lam * running
         advantages_D[d] = running
     return advantages_D
 
@@ -102,9 +106,9 @@ def estimate(
         turn_N: The turn of each trained token, ascending.
         values_N: Value of the state before each trained token.
         final_value: Value of the state after the episode: 0 if the environment ended it.
-        level: What a decision is; `gamma` and `lam` are per decision.
-        gamma: Discount.
-        lam: Of equation 16.
+        level: What a decision is.
+        gamma: Discount from one turn to the next.
+        lam: Of equation 16, per decision.
         value_lam: Of the targets; None: `lam`.
         adaptive_alpha: Instead of `lam`, see `adaptive_lambda`.
     """
@@ -115,10 +119,12 @@ def estimate(
     values_D = values_N[first_N].astype(np.float64)
     if adaptive_alpha is not None:
         lam = adaptive_lambda(max(len(values_D), 1), adaptive_alpha)
-    advantages_D = gae(rewards_D, values_D, final_value, gamma, lam)
+    ends_D = np.append(np.diff(turn_N[first_N]) != 0, True)  # of a turn, after the decision
+    gamma_D = np.where(ends_D, gamma, 1.0)
+    advantages_D = gae(rewards_D, values_D, final_value, gamma_D, lam)
     learned_D = advantages_D
     if value_lam is not None and value_lam != lam:
-        learned_D = gae(rewards_D, values_D, final_value, gamma, value_lam)
+        learned_D = gae(rewards_D, values_D, final_value, gamma_D, value_lam)
     targets_N = np.full(len(turn_N), np.nan)
     targets_N[first_N] = learned_D + values_D
     return advantages_D[decision_N], targets_N

@@ -61,14 +61,14 @@ class CriticConfig(Section):
 class PPOConfig(PolicyGradientConfig):
     """Proximal policy optimisation (arXiv 1707.06347) with a critic and GAE (arXiv 1506.02438).
 
-    `gae: turn` takes a whole turn as one action (Turn-PPO, arXiv 2512.17008, which uses gamma 0.99
-    and lam 0.9); gamma and lam count per token or per turn accordingly.
+    `gae: turn` takes a whole turn as one action (Turn-PPO, arXiv 2512.17008, which has gamma 0.99
+    and lam 0.9).
     """
 
     kind: Literal["ppo"] = "ppo"
     gae: Literal["token", "turn"] = "token"
-    gamma: Fraction = 1.0
-    lam: Fraction = 0.95
+    gamma: Fraction = 0.99  # discount from turn to turn, at both levels
+    lam: Fraction = 0.95  # per token or per turn, as `gae` says
     value_lam: Fraction | None = None  # of the value targets; None: lam
     adaptive_lam: PositiveFloat | None = None  # lam = 1 - 1 / (adaptive_lam * length); 0.05 in VAPO
     bootstrap_truncated: bool = True  # a cut episode ends with the value of the state after it
@@ -76,6 +76,15 @@ class PPOConfig(PolicyGradientConfig):
     value_clip: PositiveFloat | None = 0.2  # a value is not led further from the old one
     value_coefficient: PositiveFloat = 0.5  # of half the squared error
     critic: CriticConfig = CriticConfig()
+
+    @model_validator(mode="after")
+    def _check_time(self) -> "PPOConfig":
+        if self.gamma == 1.0 and self.bootstrap_truncated:
+            raise ValueError(
+                "gamma: 1 with bootstrap_truncated: true makes an episode that never ends worth as "
+                "much as a success; set gamma below 1 (0.99) or bootstrap_truncated: false"
+            )
+        return self
 
 
 def _grpo_unless_named(block: Any) -> Any:

@@ -108,6 +108,14 @@ def test_turns_are_one_decision_each_and_their_tokens_share_it():
     )
 
 
+def test_at_token_level_the_discount_is_from_turn_to_turn():
+    advantages, _ = estimate(
+        np.array([0.0, 1.0]), np.array([0, 0, 1, 1]), np.zeros(4), 0.8,
+        level="token", gamma=0.5, lam=1.0,
+    )  # fmt: skip
+    np.testing.assert_allclose(advantages, [0.7, 0.7, 1.4, 1.4])
+
+
 def test_at_turn_level_the_length_of_an_answer_does_not_discount():
     short, _ = estimate(
         np.array([0.0, 1.0]), np.array([0, 1]), np.zeros(2), 0.0, level="turn", gamma=0.5, lam=1.0

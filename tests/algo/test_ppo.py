@@ -106,6 +106,7 @@ def test_a_recipe_names_ppo_and_its_critic():
         ({"kind": "ppo", "gea": "turn"}, "algorithm.gea: unknown key (did you mean 'gae'?)"),
         ({"kind": "ppo", "critic": {"kind": "haed"}}, "did you mean 'head'"),
         ({"kind": "ppo", "lam": 1.5}, "algorithm.lam: "),
+        ({"kind": "ppo", "gamma": 1.0}, "set gamma below 1 (0.99) or bootstrap_truncated: false"),
         ({"kl_coeficient": 0.1}, "did you mean 'kl_coefficient'"),
     ],
 )

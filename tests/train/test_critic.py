@@ -141,15 +141,15 @@ def test_pitfall_12_a_cut_episode_ends_with_the_value_of_what_comes_after(
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_pitfall_12_nothing_comes_after_an_episode_that_the_environment_ended(make, level):
-    learner = make(gae=level, lam=1.0, normalize_advantages=False)
+    learner = make(gae=level, lam=1.0, gamma=0.5, normalize_advantages=False)
     (ended,), metrics = learner.estimate(rows_of(ENDED), [ENDED])
     first = ended.mask.argmax()
-    assert ended.targets[first] == pytest.approx(0.75, abs=1e-6)
+    assert ended.targets[first] == pytest.approx(0.25 + 0.25 * 0.5, abs=1e-6)
     assert metrics["value/bootstrapped_share"] == 0.0
 
 
 def test_bootstrapping_can_be_left_out(make):
-    learner = make(lam=1.0, normalize_advantages=False, bootstrap_truncated=False)
+    learner = make(lam=1.0, gamma=1.0, normalize_advantages=False, bootstrap_truncated=False)
     (cut,), _ = learner.estimate(rows_of(CUT), [CUT])
     assert cut.targets[cut.mask.argmax()] == pytest.approx(0.75, abs=1e-6)
 
