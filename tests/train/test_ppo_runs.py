@@ -39,9 +39,7 @@ def test_ppo_learns_a_corridor_of_up_to_eight_turns(tmp_path, toy_recipe, level,
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_pitfall_36_a_resumed_ppo_run_ends_with_the_same_bits(
-    tmp_path, toy_recipe, numbers, level
-):
+def test_pitfall_36_a_resumed_ppo_run_ends_with_the_same_bits(tmp_path, toy_recipe, numbers, level):
     changes = {"algorithm": LEVELS[level] | {"kl_coefficient": 0.01}, "train__num_minibatches": 2}
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     config = toy_recipe(**changes)
