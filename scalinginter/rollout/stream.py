@@ -133,15 +133,19 @@ class GroupStream:
         self._metrics |= self._load()
         return Collection(groups, sum(entry.retries for entry in self._taken))
 
-    async def beside(self, work: Callable[[], T]) -> T:
-        """Do some blocking work in a thread, and go on playing groups meanwhile."""
-        self._learning = True
+    async def beside(self, work: Callable[[], T], *, update: bool = True) -> T:
+        """Do some blocking work in a thread, and go on playing groups meanwhile.
+
+        `update`: the work makes the next version of the policy.
+        """
+        self._learning = update
         self._fill()
         try:
             return await asyncio.get_running_loop().run_in_executor(None, work)
         finally:
             self._learning = False
-            self._metrics |= self._clock.stop()
+            if update:
+                self._metrics |= self._clock.stop()
 
     def trained(self) -> None:
         """The groups that `take` has returned are done with."""

@@ -148,7 +148,8 @@ class Trainer:
         rng = self.ranks.to_main(torch.get_rng_state())
         pinned = self.guard.pinned
         save = partial(self.checkpoints.save, self.step_count, self._writer(rng), state, pinned)
-        return self.ranks.broadcast(self.ranks.agree(lambda: save() if rng else Path()))
+        write = partial(self.rollouts.beside, save, update=False)
+        return self.ranks.broadcast(self.ranks.agree(lambda: write() if rng else Path()))
 
     def load(self, folder: Path, state: dict[str, Any]) -> None:
         """Continue from a checkpoint; the policy's weights were loaded from it already."""

@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+import torch
+
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import UserError
 from scalinginter.horizon import Horizon
@@ -38,8 +40,11 @@ class Rollouts(Protocol):
         """
         ...
 
-    def beside(self, work: Callable[[], T]) -> T:
-        """Do the learner's work, to its end even after a signal; play on meanwhile if this can."""
+    def beside(self, work: Callable[[], T], *, update: bool = True) -> T:
+        """Do some work, to its end even after a signal; play on meanwhile where that is possible.
+
+        `update`: the work makes the next version of the policy.
+        """
         ...
 
     def trained(self) -> None:
@@ -108,7 +113,7 @@ class InStep:
         )
         return collect(self._ranks, self._stop, self._collector, plan)
 
-    def beside(self, work: Callable[[], T]) -> T:
+    def beside(self, work: Callable[[], T], *, update: bool = True) -> T:
         """See `Rollouts.beside`."""
         return work()
 
@@ -176,9 +181,9 @@ class Ahead:
         own = self._ranks.agree(lambda: self._stop.run(self._stream.take(horizons)))
         return shared(self._ranks, own)
 
-    def beside(self, work: Callable[[], T]) -> T:
+    def beside(self, work: Callable[[], T], *, update: bool = True) -> T:
         """See `Rollouts.beside`."""
-        return self._stop.finish(self._stream.beside(work))
+        return self._stop.finish(self._stream.beside(_on_this_device(work), update=update))
 
     def trained(self) -> None:
         """See `Rollouts.trained`."""
@@ -206,3 +211,16 @@ class Ahead:
                 f"under way. Start it with --num-processes {len(streams)}"
             )
         self._stream.load_state_dict(streams[self._ranks.rank])
+
+
+def _on_this_device(work: Callable[[], T]) -> Callable[[], T]:
+    """Threads begin on the first GPU; the work belongs on that of this process."""
+    if not torch.cuda.is_initialized():
+        return work
+    device = torch.cuda.current_device()
+
+    def there() -> T:
+        torch.cuda.set_device(device)
+        return work()
+
+    return there
