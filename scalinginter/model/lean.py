@@ -34,7 +34,7 @@ def make_lean(model: PreTrainedModel) -> bool:
     """Switch a model's decoder to the lean pass where it is known; return whether it was.
 
     The pass is taken for fp32 weights and packed rows. Everything else (bf16, autocast, gradient
-    checkpointing, other arguments) goes through transformers as before.
+    checkpointing, weights sharded by FSDP2, other arguments) goes through transformers as before.
     """
     decoder = model.base_model
     if not _is_known(decoder):
@@ -78,7 +78,9 @@ def _forward(
     checkpointing = self.gradient_checkpointing and self.training
     weights = self.embed_tokens.weight
     mixed = weights.dtype != torch.float32 or torch.is_autocast_enabled(weights.device.type)
-    if plain or checkpointing or mixed or input_ids is None or position_ids is None:
+    sharded = hasattr(self.layers[0], "unshard")  # FSDP2 brings weights when a layer is called
+    leave = plain or checkpointing or mixed or sharded
+    if leave or input_ids is None or position_ids is None:
         return type(self).forward(self, input_ids=input_ids, position_ids=position_ids, **kwargs)
     x = self.embed_tokens(input_ids)
     rotary = _rotary(*self.rotary_emb(x, position_ids))
