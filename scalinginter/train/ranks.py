@@ -49,6 +49,22 @@ def world_size() -> int:
     return 1
 
 
+def refuse_sharding() -> None:
+    """Raise `UserError` where accelerate was told to divide the weights among the processes.
+
+    The learner's step works over divided weights; checkpoints, the engine's weights and the guard
+    read whole ones and would silently use a part.
+    """
+    ways = {"FSDP": "ACCELERATE_USE_FSDP", "DeepSpeed": "ACCELERATE_USE_DEEPSPEED"}
+    for name, variable in ways.items():
+        if os.environ.get(variable, "false").lower() == "true":
+            raise UserError(
+                f"accelerate launch asks for {name} ({variable}); a run has whole weights in every "
+                "process (DDP) and cannot divide them yet. Use docs/cluster/ddp.yaml, a smaller "
+                "model, LoRA (model.lora) or gradient checkpointing (model.gradient_checkpointing)"
+            )
+
+
 def rank_of_environment() -> int:
     """Return the number of this process, 0 where it is the only one."""
     return int(os.environ.get("RANK", "0")) if "WORLD_SIZE" in os.environ else 0
@@ -176,6 +192,7 @@ def joined(device: torch.device, timeout_s: float) -> Generator[Ranks]:
     On a GPU this process takes the one of its LOCAL_RANK.
     """
     size = world_size()
+    refuse_sharding()
     if size == 1:
         yield Ranks()
         return

@@ -80,6 +80,15 @@ def update(sizes, weights, samples, out, sharded):
 """
 
 
+def update(arguments, log, processes):
+    codes = []
+    events = Events(*[lambda *_: None] * 4)
+    events = Events(events.started, lambda job, code: codes.append(code), *[events.tick] * 2)
+    job = Job("update", arguments, log, processes)
+    run_jobs([job], "sharded_updates:update", 1, PRELOAD, events)
+    assert codes == [0], log.read_text()
+
+
 def test_fsdp2_over_two_processes_takes_the_updates_of_one(
     tiny_policy, random_samples, tmp_path, monkeypatch
 ):
@@ -92,7 +101,7 @@ def test_fsdp2_over_two_processes_takes_the_updates_of_one(
     samples = [random_samples(num_groups=2, group_size=4, seed=seed) for seed in range(3)]
     after = []
     for processes in (1, 2):
-        out, codes = tmp_path / f"{processes}.safetensors", []
+        out = tmp_path / f"{processes}.safetensors"
         arguments = {
             "sizes": {name: config[name] for name in names},
             "weights": before,
@@ -100,12 +109,7 @@ def test_fsdp2_over_two_processes_takes_the_updates_of_one(
             "out": str(out),
             "sharded": processes > 1,
         }
-        log = tmp_path / f"log{processes}"
-        events = Events(*[lambda *_: None] * 4)
-        events = Events(events.started, lambda job, code: codes.append(code), *[events.tick] * 2)
-        job = Job("update", arguments, log, processes)
-        run_jobs([job], "sharded_updates:update", 1, PRELOAD, events)
-        assert codes == [0], log.read_text()
+        update(arguments, tmp_path / f"log{processes}", processes)
         after.append(load_file(out))
     moved = [torch.cat([(a[name] - before[name]).flatten() for name in before]) for a in after]
     assert (moved[0] - moved[1]).norm() < 1e-3 * moved[0].norm()

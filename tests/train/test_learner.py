@@ -248,6 +248,16 @@ def test_a_model_that_cannot_be_packed_learns_the_same(make_learner, random_samp
     torch.testing.assert_close(gradient(packed), gradient(rows), atol=1e-5, rtol=1e-4)
 
 
+def test_gradient_checkpointing_changes_no_gradient(make_learner, random_samples, tiny_policy):
+    samples, policy = random_samples(), tiny_policy()
+    policy.model.gradient_checkpointing_enable()
+    keeping, recomputing = make_learner(), make_learner(policy=policy)
+    for learner in (keeping, recomputing):
+        learner.update(samples)
+    assert recomputing._checkpointing
+    torch.testing.assert_close(gradient(keeping), gradient(recomputing), atol=1e-6, rtol=1e-5)
+
+
 def draw_from_five(policy, contexts, rng):
     """Draw one id of 0 to 4 per context; return ids and log-probs."""
     layout = PackedLayout(PrefixTree(list(contexts)))

@@ -130,7 +130,12 @@ def test_a_run_of_two_processes_is_resumed_by_one(runs, recipe):
 
 
 def test_pitfall_34_a_process_without_any_data_takes_part(recipe, tmp_path):
-    config = recipe(rollout__num_tasks=1, rollout__group_size=8, sft__num_demonstrations=0)
+    config = recipe(
+        rollout__num_tasks=1,
+        rollout__group_size=8,
+        sft__num_demonstrations=0,
+        model__gradient_checkpointing=True,
+    )
     for name, processes in (("one", 1), ("two", 2)):
         code, printed = train(config, tmp_path / name, processes)
         assert code == 0, printed
