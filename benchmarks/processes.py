@@ -30,9 +30,9 @@ def recipe(steps, turns):
         "name": "processes",
         "environment": {"id": "toy_forced", "params": {"length": turns}},
         "horizon": {"kind": "fixed", "turns": turns},
-        "model": {"path": "tiny:small", "device": "cpu"},
+        "model": {"path": "tiny:base", "device": "cpu"},
         "rollout": {
-            "num_tasks": 8,
+            "num_tasks": 16,
             "group_size": 8,
             "max_tokens_per_turn": 20,
             "max_context": 1024,
