@@ -5,7 +5,7 @@ import json
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 
@@ -107,18 +107,43 @@ class SeededEnv(TextEnv):
 
 
 class PartsEnv(SeededEnv):
-    """An environment whose tasks have parts: the next is shown when the one before is solved.
+    """An environment whose tasks have parts: the next is shown when the one before is solved. Code
+    of the agent runs in the sandbox.
 
     Each part earns an equal share of the reward, so a task earns 1 when all are solved.
 
     Args:
         parts: how many parts the tasks have; the entries take turns over the task list.
+        num_train, num_validation, num_test: tasks per split.
+        task_seed: which tasks.
+        max_output: characters of output that are shown.
+        sandbox_level: `auto`, `bubblewrap`, `setpriv` or `rlimit`.
+        wall_s, memory_mb: limits of one run.
     """
 
+    isolation: ClassVar[Literal["inline", "process"]] = "process"
     turns_per_part: ClassVar[int] = 2  # of the expert
+    usual_parts: ClassVar[tuple[int, ...]] = (1, 1, 2, 3, 5, 8, 12, 20)
 
-    def __init__(self, parts: Sequence[int], *sizes_and_seed: int) -> None:
-        super().__init__(*sizes_and_seed)
+    def __init__(
+        self,
+        *,
+        parts: Sequence[int] | None = None,
+        num_train: int = 2048,
+        num_validation: int = 128,
+        num_test: int = 256,
+        task_seed: int = 0,
+        max_output: int = 2000,
+        sandbox_level: str = "auto",
+        wall_s: float = 10.0,
+        memory_mb: int = 256,
+    ) -> None:
+        super().__init__(num_train, num_validation, num_test, task_seed)
+        check_int("max_output", max_output, 10)
+        self._max_output = max_output
+        self._level = sandbox_level
+        self._limits = Limits(cpu_s=max(1, int(wall_s)), wall_s=wall_s, memory_mb=memory_mb)
+        parts = self.usual_parts if parts is None else parts
         if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
             raise UserError(
                 f"parts must be a list of whole numbers such as [1, 2, 4], got {parts!r}"

@@ -21,6 +21,7 @@ from scalinginter.errors import UserError, nearest
 if TYPE_CHECKING:
     from scalinginter.env.base import TextEnv
 
+_STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 ENTRY_POINT_GROUP = "scalinginter.environments"
 
 BUILTIN: dict[str, str] = {
@@ -132,9 +133,8 @@ def build(cls: type[TextEnv], name: str, params: dict[str, Any]) -> TextEnv:
 
     Raises `UserError` for those it has not, and for whatever the constructor raises.
     """
-    signature = inspect.signature(cls).parameters
-    allowed = [key for key, p in signature.items() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    takes_any = len(allowed) < len(signature)
+    signature, takes_any = _parameters(cls)
+    allowed = list(signature)
     unknown = [] if takes_any else [key for key in params if key not in allowed]
     if unknown:
         key = unknown[0]
@@ -154,6 +154,24 @@ def build(cls: type[TextEnv], name: str, params: dict[str, Any]) -> TextEnv:
         raise
     except Exception as error:
         raise UserError(f"environment {name!r} cannot be built: {blame(error)}") from error
+
+
+def _parameters(cls: type[TextEnv]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Return what a constructor takes by name, and whether it takes any name.
+
+    `**params` of a constructor stands for the parameters of the class above it, which it calls.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    takes_any = False
+    for owner in cls.__mro__[:-1]:  # `object` is the last
+        if "__init__" not in vars(owner):
+            continue
+        _, *taken = inspect.signature(owner.__init__).parameters.values()
+        found |= {p.name: p for p in taken if p.kind not in _STARS and p.name not in found}
+        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken)
+        if not takes_any:
+            break
+    return found, takes_any
 
 
 def blame(error: BaseException) -> str:

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from scalinginter.env.check import _CHECKS, check_env
+from scalinginter.env.check import _CHECKS, check_env, make_subject
+from scalinginter.env.check_split import check_split
 from scalinginter.env.toy import ToyCorridor
 from scalinginter.errors import UserError
 from scalinginter.types import Task
@@ -52,6 +53,31 @@ def test_a_report_has_a_line_per_check():
 def test_refused_parameters_are_an_error_of_the_user_and_not_a_finding():
     with pytest.raises(UserError, match="no parameter 'max_lenght'"):
         check_env("toy_corridor", {"max_lenght": 2})
+
+
+class Unsolvable(ToyCorridor):
+    """The plan of the longest tasks is too short, that of the shortest raises."""
+
+    def expert_plan(self):
+        plan = super().expert_plan()
+        if len(plan) == 1:
+            raise OSError("no plan file")
+        return plan[:2]
+
+
+def test_a_whole_split_is_played_and_every_faulty_task_is_named():
+    report = check_split(make_subject(Unsolvable, {}), "test")
+    assert not report.ok
+    assert "11 of 16 tasks: " in str(report)
+    assert "test/l1/000000: raised OSError: no plan file" in str(report)
+    assert "test/l3/000002: not solved after 2 turns of the plan" in str(report)
+
+
+def test_a_whole_split_of_a_sound_environment_passes():
+    report = check_split(make_subject("toy_corridor", {}), "validation")
+    assert str(report) == (
+        "ok   expert solves every task of validation: 16 of 16 tasks in 1 to 3 turns"
+    )
 
 
 class HashSeeded(ToyCorridor):

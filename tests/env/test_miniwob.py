@@ -93,6 +93,16 @@ def test_seeds_of_the_splits_are_apart_and_pages_take_turns():
     assert not {t.data["seed"] for t in tasks} & {t.data["seed"] for t in env.tasks("test")}
 
 
+@pytest.mark.parametrize("brief", [False, True])
+def test_the_corpus_covers_an_episode_and_opens_no_page(brief: bool):
+    env = MiniWob(pages=["login-user"], brief=brief, num_train=2)
+    words = {word for text in env.corpus() for word in text.split()}
+    assert env._browser is None
+    seen = env.reset(options={"task": env.tasks("train")[1]})[0]
+    env.close()
+    assert set(seen.split()) <= words
+
+
 def test_experts_only_leaves_pages_without_an_expert_out():
     tasks = MiniWob(experts_only=True).tasks("train")
     assert {t.data["page"] for t in tasks} == EXPERTS.keys() & set(used_pages())

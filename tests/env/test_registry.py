@@ -22,6 +22,13 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_name():
         registry.make("textcraft", max_dept=3)
 
 
+@pytest.mark.parametrize("env_id", ["python_math", "shell"])
+def test_parameters_of_the_class_above_are_known_and_others_refused(env_id: str):
+    assert len(registry.make(env_id, parts=[1], num_test=3).tasks("test")) == 3
+    with pytest.raises(UserError, match=r"did you mean .num_test.*; it has: kinds, "):
+        registry.make(env_id, num_tst=3)
+
+
 def test_make_passes_the_parameters():
     assert len(registry.make("toy_forced", num_tasks=3).tasks("train")) == 3
 

@@ -3,13 +3,14 @@
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 from environments.code.python_math.problems import PROBLEMS, Number, Problem, chain
-from environments.code.sandbox import Limits, Session
-from environments.code.seeded import Drawn, PartsEnv, SandboxParams, check_int, told
-from scalinginter.errors import UserError, nearest
+from environments.code.sandbox import Session
+from environments.code.seeded import Drawn, PartsEnv, SandboxParams, told
+from scalinginter.env.base import chosen_kinds
 from scalinginter.types import Task, Tool
 
 PYTHON = Tool(
@@ -51,46 +52,25 @@ class PythonMath(PartsEnv):
     """Answer maths problems; each right part earns 1 / parts, a wrong answer ends the episode.
 
     Args:
-        parts: how many problems a task has, one after the other; the entries take turns.
         kinds: which problems (see the card); None: all.
-        num_train, num_validation, num_test: tasks per split.
-        task_seed: which tasks.
-        max_output: characters of output that are shown.
-        sandbox_level: `auto`, `bubblewrap`, `setpriv` or `rlimit`.
         sandbox_url: a SandboxFusion server that runs the code instead; None: this machine.
-        wall_s, memory_mb: limits of one run.
+        shared: those of `environments.code.seeded.PartsEnv`.
     """
 
-    isolation: ClassVar[Literal["inline", "process"]] = "process"
     env_id: ClassVar[str] = "python_math"
     instructions = RULES + GRAMMAR
 
     def __init__(
         self,
         *,
-        parts: Sequence[int] = (1, 1, 2, 3, 5, 8, 12, 20),
         kinds: Sequence[str] | None = None,
-        num_train: int = 2048,
-        num_validation: int = 128,
-        num_test: int = 256,
-        task_seed: int = 0,
-        max_output: int = 2000,
-        sandbox_level: str = "auto",
         sandbox_url: str | None = None,
-        wall_s: float = 10.0,
-        memory_mb: int = 256,
+        **shared: Any,
     ) -> None:
-        super().__init__(parts, num_train, num_validation, num_test, task_seed)
-        check_int("max_output", max_output, 10)
-        unknown = [kind for kind in kinds or () if kind not in PROBLEMS]
-        if unknown or (kinds is not None and not kinds):
-            got = repr(unknown[0]) + nearest(unknown[0], PROBLEMS) if unknown else "none"
-            raise UserError(f"kinds: unknown kind {got}; there are: {', '.join(PROBLEMS)}")
-        self._kinds = list(kinds or PROBLEMS)
-        self._max_output = max_output
-        cpu_s = max(1, int(wall_s) * 4)
-        limits = Limits(cpu_s=cpu_s, wall_s=wall_s, memory_mb=memory_mb)
-        self._place = SandboxParams(sandbox_level, sandbox_url, limits)
+        super().__init__(**shared)
+        self._kinds = chosen_kinds(kinds, tuple(PROBLEMS), "problem")
+        limits = replace(self._limits, cpu_s=max(1, int(self._limits.wall_s) * 4))
+        self._place = SandboxParams(self._level, sandbox_url, limits)
         self._session: Session | None = None
 
     @property

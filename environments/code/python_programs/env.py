@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from environments.code.python_math.env import MAX_CODE, PYTHON, split_action
 from environments.code.python_programs.functions import (
@@ -15,7 +16,7 @@ from environments.code.python_programs.functions import (
     takes_list,
 )
 from environments.code.python_programs.judge import judge
-from environments.code.sandbox import Limits, Session
+from environments.code.sandbox import Session
 from environments.code.seeded import Drawn, PartsEnv, SandboxParams, check_int, told
 from scalinginter.types import Task, Tool
 
@@ -46,54 +47,33 @@ class PythonPrograms(PartsEnv):
     """Write functions; each accepted one earns 1 / parts, the last wrong attempt ends the episode.
 
     Args:
-        parts: how many functions a task has, one after the other; the entries take turns.
         min_steps, max_steps: operations that a function is made of.
         attempts: submissions that each function may take.
-        num_train, num_validation, num_test: tasks per split.
-        task_seed: which tasks.
-        max_output: characters of output that are shown.
-        sandbox_level: `auto`, `bubblewrap`, `setpriv` or `rlimit`.
         sandbox_url: a SandboxFusion server that runs the code instead; None: this machine.
-        wall_s, memory_mb: limits of one run.
+        shared: those of `environments.code.seeded.PartsEnv`.
     """
 
-    isolation: ClassVar[Literal["inline", "process"]] = "process"
     env_id: ClassVar[str] = "python_programs"
 
     def __init__(
         self,
         *,
-        parts: Sequence[int] = (1, 1, 2, 3, 5, 8, 12, 20),
         min_steps: int = 2,
         max_steps: int = 4,
         attempts: int = 2,
-        num_train: int = 2048,
-        num_validation: int = 128,
-        num_test: int = 256,
-        task_seed: int = 0,
-        max_output: int = 2000,
-        sandbox_level: str = "auto",
         sandbox_url: str | None = None,
-        wall_s: float = 10.0,
-        memory_mb: int = 256,
+        **shared: Any,
     ) -> None:
-        super().__init__(parts, num_train, num_validation, num_test, task_seed)
+        super().__init__(**shared)
         check_int("min_steps", min_steps, 1, 8)
         check_int("max_steps", max_steps, min_steps, 8)
         check_int("attempts", attempts, 1, 100)
-        check_int("max_output", max_output, 10)
         self._steps = (min_steps, max_steps)
         self._attempts = attempts
-        self._max_output = max_output
-        limits = Limits(cpu_s=max(1, int(wall_s) * 4), wall_s=wall_s, memory_mb=memory_mb)
-        self._place = SandboxParams(sandbox_level, sandbox_url, limits)
-        judged = Limits(
-            cpu_s=max(1, int(wall_s)),
-            wall_s=wall_s,
-            memory_mb=memory_mb,
-            output_bytes=JUDGE_OUTPUT_BYTES,
-        )
-        self._judges_place = SandboxParams(sandbox_level, sandbox_url, judged)
+        limits = replace(self._limits, cpu_s=max(1, int(self._limits.wall_s) * 4))
+        self._place = SandboxParams(self._level, sandbox_url, limits)
+        judged = replace(self._limits, output_bytes=JUDGE_OUTPUT_BYTES)
+        self._judges_place = SandboxParams(self._level, sandbox_url, judged)
         self._session: Session | None = None
         self.instructions = self.rules + GRAMMAR
 

@@ -4,14 +4,13 @@ import os
 import random
 import re
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 from environments.code.python_math.env import split_action
-from environments.code.sandbox import Limits
 from environments.code.sandbox.local import Box, LocalSandbox
-from environments.code.seeded import Drawn, PartsEnv, check_int, told
+from environments.code.seeded import Drawn, PartsEnv, told
 from environments.code.shell.chores import CHORES, Chore, is_done, make_chore
-from scalinginter.errors import UserError, nearest
+from scalinginter.env.base import chosen_kinds
 from scalinginter.types import Task, Tool
 
 RULES = """\
@@ -43,43 +42,17 @@ class Shell(PartsEnv):
     """Do chores with a shell; each earns 1 / parts, a wrong answer ends the episode.
 
     Args:
-        parts: how many chores a task has, one after the other; the entries take turns.
         kinds: which chores (see the card); None: all.
-        num_train, num_validation, num_test: tasks per split.
-        task_seed: which tasks.
-        max_output: characters of output that are shown.
-        sandbox_level: `auto`, `bubblewrap`, `setpriv` or `rlimit`.
-        wall_s, memory_mb: limits of one command.
+        shared: those of `environments.code.seeded.PartsEnv`.
     """
 
-    isolation: ClassVar[Literal["inline", "process"]] = "process"
     env_id: ClassVar[str] = "shell"
+    usual_parts: ClassVar[tuple[int, ...]] = (1, 1, 2, 3, 5, 8, 12, 16, 22)
     instructions = RULES + GRAMMAR
 
-    def __init__(
-        self,
-        *,
-        parts: Sequence[int] = (1, 1, 2, 3, 5, 8, 12, 16, 22),
-        kinds: Sequence[str] | None = None,
-        num_train: int = 2048,
-        num_validation: int = 128,
-        num_test: int = 256,
-        task_seed: int = 0,
-        max_output: int = 2000,
-        sandbox_level: str = "auto",
-        wall_s: float = 10.0,
-        memory_mb: int = 256,
-    ) -> None:
-        super().__init__(parts, num_train, num_validation, num_test, task_seed)
-        check_int("max_output", max_output, 10)
-        unknown = [kind for kind in kinds or () if kind not in CHORES]
-        if unknown or (kinds is not None and not kinds):
-            got = repr(unknown[0]) + nearest(unknown[0], CHORES) if unknown else "none"
-            raise UserError(f"kinds: unknown kind {got}; there are: {', '.join(CHORES)}")
-        self._kinds = list(kinds or CHORES)
-        self._max_output = max_output
-        self._level = sandbox_level
-        self._limits = Limits(cpu_s=max(1, int(wall_s)), wall_s=wall_s, memory_mb=memory_mb)
+    def __init__(self, *, kinds: Sequence[str] | None = None, **shared: Any) -> None:
+        super().__init__(**shared)
+        self._kinds = chosen_kinds(kinds, tuple(CHORES), "chore")
         self._box: Box | None = None
 
     @property

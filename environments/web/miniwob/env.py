@@ -17,6 +17,7 @@ from environments.web.chromium.launch import executable, new_context, require_pl
 from environments.web.interface import View
 from environments.web.miniwob.experts import EXPERTS
 from environments.web.miniwob.pages import ORIGIN, all_pages, proxy, table, used_pages
+from environments.web.miniwob.texts import kept
 from scalinginter.env.base import SPLITS, Split, TextEnv
 from scalinginter.errors import UserError, nearest
 from scalinginter.types import Task, Tool
@@ -191,6 +192,16 @@ class MiniWob(TextEnv):
         """Return a plan made from the first view, None for pages without an expert."""
         expert = EXPERTS.get(self._page or "")
         return None if expert is None else expert(self._goal, self._view().nodes)
+
+    def corpus(self) -> list[str]:
+        """Return texts of the chosen pages, from a file: no page is opened."""
+        texts = kept()
+        form = "brief" if self._render is render_brief else "full"
+        return [self.instructions, *(t for page in self._pages for t in texts[page][form])]
+
+    def played_texts(self) -> list[str]:
+        """Return what the first training tasks show and what their expert does, played now."""
+        return super().corpus()[1:]
 
     def release(self) -> None:
         self.close()
