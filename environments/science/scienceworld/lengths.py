@@ -8,6 +8,8 @@ import json
 import statistics
 import time
 
+from py4j.protocol import Py4JJavaError
+
 from environments.science.scienceworld import jvm
 from environments.science.scienceworld.gold import gold_plan
 from environments.science.scienceworld.variations import (
@@ -48,7 +50,11 @@ def _measure(known: dict[str, dict[str, int]], name: str, number: int, heap_mb: 
     if str(number) in known[name]:
         return
     start = time.perf_counter()
-    plan = gold_plan(jvm.new_simulator(heap_mb), name, number, "")
+    try:
+        plan = gold_plan(jvm.new_simulator(heap_mb), name, number, "")
+    except Py4JJavaError as error:  # out of memory, for one: the others may fit
+        print(f"{name} {number}: {str(error.java_exception)[:100]}", flush=True)
+        return
     took = time.perf_counter() - start
     if plan is not None:
         known[name][str(number)] = len(plan)
