@@ -191,9 +191,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=["rollouts", "training"])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--level", type=float, default=0.8, help="success rate to reach")
-    parser.add_argument("--turns", type=int, default=6_000, help="budget of each training")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--level", type=float, default=0.7, help="success rate to reach")
+    parser.add_argument("--turns", type=int, default=5_000, help="budget of each training")
     options = parser.parse_args()
     target = HERE / "baselines" / "async_rollouts.json"
     results = json.loads(target.read_text()) if target.exists() else {}
