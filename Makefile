@@ -57,7 +57,7 @@ layers: install-dev
 
 # A browser or a server may miss a deadline on a busy machine: what failed is tried again, alone.
 unit: install-dev
-	$(BIN)/python -m pytest -q -n 2 || $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup || $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 wheel: install-dev
 	.ci/try_wheel $(VENV)

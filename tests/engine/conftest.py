@@ -2,16 +2,24 @@
 
 import asyncio
 import copy
+import os
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from scalinginter.config.engines import EngineConfig, LaunchConfig
 from scalinginter.engine.base import GenerateRequest
 from scalinginter.engine.local import LocalEngine
+from scalinginter.engine.sglang.build import make_sglang_engine
+from scalinginter.engine.sglang.client import SGLangEngine
+from scalinginter.model import tiny
 from scalinginter.model.attention import prepare
+from scalinginter.model.load import Policy
 
 VOCABULARY = 61
+ROOT = Path(__file__).parent.parent.parent
 
 
 def build(model_class=LlamaForCausalLM, config=None, *, seed=0):
@@ -72,9 +80,65 @@ def ask():
         async def all_of_them():
             return await asyncio.gather(*(engine.generate(request) for request in requests))
 
-        return asyncio.run(all_of_them())
+        return run_with(engine, all_of_them())
 
     return send
+
+
+def run_with(engine, coroutine):
+    """Run a coroutine; an engine of servers stays in one event loop."""
+    if isinstance(engine, SGLangEngine):
+        return engine.runner.run(coroutine)
+    return asyncio.run(coroutine)
+
+
+@pytest.fixture
+def run():
+    """Return the function that runs a coroutine that uses an engine."""
+    return run_with
+
+
+@pytest.fixture(scope="session")
+def sglang_python():
+    """Return the Python of the environment that `make sglang-cpu` makes."""
+    default = ROOT / ".venv-sglang" / "bin" / "python"
+    found = Path(os.environ.get("SCALINGINTER_SGLANG_PYTHON", default))
+    if not found.exists():
+        pytest.skip(f"there is no SGLang at {found}: `make sglang-cpu` installs it")
+    return found
+
+
+@pytest.fixture(scope="session")
+def sglang_engine(sglang_python, tmp_path_factory):
+    """Return an engine with one real server of its own, up until the last test."""
+    tokenizer = tiny.make_tokenizer(["go north and take the old key"])
+    model = tiny.make_model("nano", tokenizer, seed=0, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(4)
+    config = EngineConfig(
+        kind="sglang",
+        start_timeout_s=900,
+        health_timeout_s=20,
+        launch=LaunchConfig(command=[str(sglang_python), str(ROOT / ".ci" / "sglang_cpu.py")]),
+    )
+    engine = make_sglang_engine(
+        config,
+        Policy(model, tokenizer, False, "tiny"),
+        max_context=64,
+        stop_id=tokenizer.eos_token_id,
+        constrained=None,
+        seed=1,
+        folder=tmp_path_factory.mktemp("sglang"),
+    )
+    engine.model = model
+    with asyncio.Runner() as engine.runner:
+        try:
+            engine.runner.run(engine.start())
+            yield engine
+        finally:
+            engine.runner.run(engine.aclose())
 
 
 @pytest.fixture
