@@ -141,6 +141,8 @@ class PartsEnv(SeededEnv):
         super().__init__(num_train, num_validation, num_test, task_seed)
         check_int("max_output", max_output, 10)
         self._max_output = max_output
+        if not isinstance(wall_s, int | float) or not 0 < wall_s <= 3600:
+            raise UserError(f"wall_s must be above 0 and at most 3600 seconds, got {wall_s!r}")
         self._level = sandbox_level
         self._limits = Limits(cpu_s=max(1, int(wall_s)), wall_s=wall_s, memory_mb=memory_mb)
         parts = self.usual_parts if parts is None else parts

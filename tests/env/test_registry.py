@@ -29,6 +29,12 @@ def test_parameters_of_the_class_above_are_known_and_others_refused(env_id: str)
         registry.make(env_id, num_tst=3)
 
 
+@pytest.mark.parametrize("wall_s", ["abc", 0, -1, float("nan"), float("inf")])
+def test_a_limit_that_is_no_number_of_seconds_is_named(wall_s: object):
+    with pytest.raises(UserError, match=r"^wall_s must be above 0"):
+        registry.make("shell", wall_s=wall_s)
+
+
 def test_make_passes_the_parameters():
     assert len(registry.make("toy_forced", num_tasks=3).tasks("train")) == 3
 
