@@ -53,6 +53,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it on a free port. Raises `UserError` if there is no such command."""
+        self._let_go()
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.starts += 1
@@ -73,17 +74,22 @@ class ServerProcess:
 
     async def stop(self) -> None:
         """End its process group and wait until that is done."""
-        warden, self._warden = self._warden, None
+        warden = self._let_go()
         if warden is None:
             return
-        assert warden.stdin is not None
-        warden.stdin.close()
         deadline = time.monotonic() + 3 * _GRACE_S
         while warden.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
         if warden.poll() is None:
             warden.kill()
         warden.wait()
+
+    def _let_go(self) -> subprocess.Popen[bytes] | None:
+        """Close the pipe whose end tells the warden to end the server; return the warden."""
+        warden, self._warden = self._warden, None
+        if warden is not None and warden.stdin is not None:
+            warden.stdin.close()
+        return warden
 
     def last_words(self) -> str:
         """Return the end of the log, for error messages."""
