@@ -1,7 +1,8 @@
 # ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """Advantages of group methods: pure functions of rewards, in numpy.
 
-Shape suffix: `_G` members of one group, one entry per episode (however many rows it became).
+Shape suffixes: `_G` members of one group, one entry per episode (however many rows it became);
+`_K` turns of an episode.
 """
 
 import numpy as np
@@ -35,6 +36,26 @@ def group_advantages(
     scale = counted.std(ddof=1) + STD_EPSILON if normalize else 1.0
     advantages_G[counted_G] = centred / scale
     return advantages_G
+
+
+def leave_one_out_advantages(rewards_G: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each reward less the mean of the others (RLOO, arXiv 2402.14740, section 3.3).
+
+    Rewards that are all equal, or a single one, give exactly 0.
+    """
+    if not has_variance(rewards_G):
+        return np.zeros_like(rewards_G, dtype=np.float64)
+    size = len(rewards_G)
+    return (rewards_G - rewards_G.mean()) * (size / (size - 1))
+
+
+def returns_to_go(rewards_K: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
+    """Return per turn k the sum over j >= k of gamma^(j - k) * reward of turn j."""
+    returns_K = np.zeros_like(rewards_K, dtype=np.float64)
+    total = 0.0
+    for turn in reversed(range(len(rewards_K))):
+        total = returns_K[turn] = rewards_K[turn] + gamma * total
+    return returns_K
 
 
 def has_variance(rewards: NDArray[np.float64]) -> bool:

@@ -1,5 +1,8 @@
-# ruff: noqa: N803, N815 (names end in the shape of the tensor)
-"""What the algorithms without a critic share: which episodes count, and what they are worth."""
+# ruff: noqa: N803, N806, N815 (names end in the shape of the tensor)
+"""What the algorithms without a critic share: which episodes count, and what they are worth.
+
+Shape suffixes: `_G` episodes of a group, `_K` turns of an episode.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scalinginter.algo.advantage import STD_EPSILON
 from scalinginter.algo.policy_loss import PolicyLoss
+from scalinginter.config.algorithms import EstimatorConfig
 from scalinginter.types import Group, Trajectory
 
 Floats = NDArray[np.float64]
@@ -35,9 +40,17 @@ class Estimator(PolicyLoss):
     truncated ones under `truncated: drop`.
     """
 
+    def __init__(self, config: EstimatorConfig) -> None:
+        super().__init__(config)
+        self._by_task = config.normalize_by_task
+
     @abstractmethod
     def of_group(self, episodes: Sequence[Episode]) -> list[Floats]:
         """Return the advantages [num_turns] of the episodes that count in one group."""
+
+    def of_step(self, groups: Sequence[Sequence[Episode]]) -> list[list[Floats]]:
+        """Return the same for all groups of a step, those of other processes included."""
+        return [self.of_group(episodes) for episodes in groups]
 
     def advantages(
         self, groups: Sequence[Group], sum_over_ranks: SumOverRanks = dict
@@ -58,23 +71,81 @@ class Estimator(PolicyLoss):
             raise ValueError(
                 f"an algorithm needs groups of one size, at least 2; got sizes {sorted(sizes)}"
             )
-        return [self._spread(group) for group in groups]
-
-    def _spread(self, group: Group) -> list[NDArray[np.float32]]:
-        episodes = [
-            Episode(t, t.reward, np.array([turn.reward for turn in t.turns], dtype=np.float64))
-            for t in group.trajectories
-            if self._counts(t)
-        ]
-        found = iter(self.of_group(episodes))
+        counted = [[t for t in group.trajectories if self._counts(t)] for group in groups]
+        found = self.of_step([[_episode(t) for t in trajectories] for trajectories in counted])
+        if self._by_task:
+            found = normalize_by_task(counted, found, sum_over_ranks)
         return [
-            next(found).astype(np.float32) if self._counts(t) else np.zeros(0, dtype=np.float32)
+            self._spread(group, advantages) for group, advantages in zip(groups, found, strict=True)
+        ]
+
+    def _spread(self, group: Group, advantages: Sequence[Floats]) -> list[NDArray[np.float32]]:
+        remaining = iter(advantages)
+        return [
+            next(remaining).astype(np.float32) if self._counts(t) else np.zeros(0, np.float32)
             for t in group.trajectories
         ]
 
     def _counts(self, trajectory: Trajectory) -> bool:
         dropped = self._config.truncated == "drop" and trajectory.stop.is_truncation
         return not trajectory.stop.is_failure and not dropped
+
+
+def normalize_by_task(
+    groups: Sequence[Sequence[Trajectory]],
+    advantages: Sequence[Sequence[Floats]],
+    sum_over_ranks: SumOverRanks,
+) -> list[list[Floats]]:
+    """Bring the advantages of each environment's tokens to mean 0 and deviation 1 over a step.
+
+    AgentRL (arXiv 2510.04206), section 3.3, equation 3: (A - mean) / std over all tokens of a task,
+    so that an environment with large advantages does not drown one with small ones. Tokens whose
+    advantage is 0 say nothing; they are left out of mean and deviation and stay at 0 exactly. (With
+    them inside, groups that all won and groups that all lost get the same push, away from 0.)
+
+    Args:
+        groups: The episodes that count, per group, of all processes.
+        advantages: [num_turns] of each of them.
+        sum_over_ranks: Adds up numbers by name; the tokens of an episode count where it was played.
+    """
+    moments: dict[str, float] = {}
+    for trajectories, found in zip(groups, advantages, strict=True):
+        for trajectory, values_K in zip(trajectories, found, strict=True):
+            own = 0.0 if trajectory.elsewhere else 1.0
+            tokens_K = own * _trained_tokens(trajectory) * (values_K != 0)
+            for power in range(3):
+                name = f"{trajectory.family}/{power}"
+                moments[name] = moments.get(name, 0.0) + float((tokens_K * values_K**power).sum())
+    moments = sum_over_ranks(moments)
+
+    def normalized(trajectory: Trajectory, values_K: Floats) -> Floats:
+        count, total, squares = (moments[f"{trajectory.family}/{power}"] for power in range(3))
+        if not count:
+            return values_K
+        mean = total / count
+        deviation = max(squares / count - mean**2, 0.0) ** 0.5 + STD_EPSILON
+        return np.where(values_K != 0, (values_K - mean) / deviation, 0.0)
+
+    return [
+        [normalized(t, values_K) for t, values_K in zip(trajectories, found, strict=True)]
+        for trajectories, found in zip(groups, advantages, strict=True)
+    ]
+
+
+def _trained_tokens(trajectory: Trajectory) -> Floats:
+    """Return per turn [K] the tokens that are trained."""
+    return np.array(
+        [
+            turn.completion.trained * (len(turn.completion.forced) - sum(turn.completion.forced))
+            for turn in trajectory.turns
+        ],
+        dtype=np.float64,
+    )
+
+
+def _episode(trajectory: Trajectory) -> Episode:
+    rewards_K = np.array([turn.reward for turn in trajectory.turns], dtype=np.float64)
+    return Episode(trajectory, trajectory.reward, rewards_K)
 
 
 def over_turns(advantages_G: Floats, episodes: Sequence[Episode]) -> list[Floats]:

@@ -7,9 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalinginter.algo.estimator import SumOverRanks
+from scalinginter.algo.gigpo import GiGPO
 from scalinginter.algo.grpo import GRPO
 from scalinginter.algo.loss import LossBatch, LossTerms
 from scalinginter.algo.ppo import PPO
+from scalinginter.algo.reinforce import RLOO, ReinforcePP
+from scalinginter.algo.turn_grpo import TurnGRPO
 from scalinginter.config.algorithms import AlgorithmConfig, PPOConfig
 from scalinginter.types import Group
 
@@ -38,6 +41,10 @@ class Algorithm(Protocol):
 ALGORITHMS: dict[str, Any] = {  # the class of each kind; it takes the kind's config
     "grpo": GRPO,
     "dr_grpo": GRPO,
+    "rloo": RLOO,
+    "reinforce_pp": ReinforcePP,
+    "turn_grpo": TurnGRPO,
+    "gigpo": GiGPO,
     "ppo": PPO,
 }
 

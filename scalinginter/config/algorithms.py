@@ -35,19 +35,59 @@ class PolicyGradientConfig(Section):
         return self
 
 
-class GRPOConfig(PolicyGradientConfig):
+class EstimatorConfig(PolicyGradientConfig):
+    """What the algorithms without a critic share."""
+
+    normalize_by_task: bool = (
+        False  # each environment's advantages to mean 0, deviation 1 (AgentRL)
+    )
+
+
+class GRPOConfig(EstimatorConfig):
     """Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300, section 4.1)."""
 
     kind: Literal["grpo"] = "grpo"
     normalize_advantages: bool = True  # divide by the group's standard deviation
 
 
-class DrGRPOConfig(PolicyGradientConfig):
+class DrGRPOConfig(EstimatorConfig):
     """GRPO done right (arXiv 2503.20783): no deviation, no length in any denominator."""
 
     kind: Literal["dr_grpo"] = "dr_grpo"
     normalize_advantages: bool = False
     loss_aggregation: Literal["token", "sequence", "constant"] = "constant"
+
+
+class RLOOConfig(EstimatorConfig):
+    """REINFORCE leave-one-out (arXiv 2402.14740, section 3.3): an episode is one action."""
+
+    kind: Literal["rloo"] = "rloo"
+    loss_aggregation: Literal["token", "sequence", "constant"] = "constant"
+
+
+class ReinforcePPConfig(EstimatorConfig):
+    """REINFORCE++ (arXiv 2501.03262): normalised over the step instead of the group."""
+
+    kind: Literal["reinforce_pp"] = "reinforce_pp"
+    group_baseline: bool = False  # first less the group's mean: REINFORCE++-baseline
+
+
+class TurnGRPOConfig(EstimatorConfig):
+    """GRPO whose turns are worth the rewards from there on, compared turn by turn."""
+
+    kind: Literal["turn_grpo"] = "turn_grpo"
+    gamma: Fraction = 1.0  # discount from turn to turn
+    compare: Literal["everyone", "running"] = "everyone"  # at turn k; running: as in RLAnything
+    normalize_advantages: bool = True  # divide by the standard deviation among those compared
+
+
+class GiGPOConfig(EstimatorConfig):
+    """Group in group (arXiv 2505.10978): turns that met one state are compared, too."""
+
+    kind: Literal["gigpo"] = "gigpo"
+    gamma: Fraction = 0.95  # discount from turn to turn, of a turn's return
+    step_weight: NonNegativeFloat = 1.0  # of the turn's advantage beside the episode's
+    normalize_advantages: bool = True  # divide by the standard deviation at both levels
 
 
 class CriticConfig(Section):
@@ -93,7 +133,13 @@ def _grpo_unless_named(block: Any) -> Any:
 
 AlgorithmConfig = Annotated[
     Annotated[
-        GRPOConfig | DrGRPOConfig | PPOConfig,
+        GRPOConfig
+        | DrGRPOConfig
+        | RLOOConfig
+        | ReinforcePPConfig
+        | TurnGRPOConfig
+        | GiGPOConfig
+        | PPOConfig,
         Field(discriminator="kind"),
     ],
     BeforeValidator(_grpo_unless_named),
