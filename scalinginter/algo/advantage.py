@@ -5,6 +5,8 @@ Shape suffixes: `_G` members of one group, one entry per episode (however many r
 `_K` turns of an episode.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,6 +58,28 @@ def returns_to_go(rewards_K: NDArray[np.float64], gamma: float) -> NDArray[np.fl
     for turn in reversed(range(len(rewards_K))):
         total = returns_K[turn] = rewards_K[turn] + gamma * total
     return returns_K
+
+
+def turn_advantages(
+    worth: Sequence[NDArray[np.float64]], *, everyone: bool, normalize: bool
+) -> list[NDArray[np.float64]]:
+    """Return `group_advantages` of the turns that have one number, turn number by turn number.
+
+    Args:
+        worth: Per episode of the group [num_turns].
+        everyone: An episode that has ended stays in the comparison, with its last turn's worth;
+            otherwise it leaves.
+        normalize: Divide by the standard deviation among those compared.
+    """
+    advantages = [np.zeros_like(worth_K, dtype=np.float64) for worth_K in worth]
+    for turn in range(max(map(len, worth), default=0)):
+        running = [index for index, worth_K in enumerate(worth) if len(worth_K) > turn]
+        compared = [i for i, worth_K in enumerate(worth) if len(worth_K)] if everyone else running
+        values = np.array([worth[i][min(turn, len(worth[i]) - 1)] for i in compared])
+        found = dict(zip(compared, group_advantages(values, normalize=normalize), strict=True))
+        for index in running:
+            advantages[index][turn] = found[index]
+    return advantages
 
 
 def has_variance(rewards: NDArray[np.float64]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scalinginter.algo.advantage import STD_EPSILON
+from scalinginter.algo.advantage import EQUAL_REWARDS, STD_EPSILON
 from scalinginter.algo.policy_loss import PolicyLoss
 from scalinginter.config.algorithms import EstimatorConfig
 from scalinginter.types import Group, Trajectory
@@ -72,7 +72,10 @@ class Estimator(PolicyLoss):
                 f"an algorithm needs groups of one size, at least 2; got sizes {sorted(sizes)}"
             )
         counted = [[t for t in group.trajectories if self._counts(t)] for group in groups]
-        found = self.of_step([[_episode(t) for t in trajectories] for trajectories in counted])
+        found = [
+            list(map(_without_rounding, group))
+            for group in self.of_step([[_episode(t) for t in each] for each in counted])
+        ]
         if self._by_task:
             found = normalize_by_task(counted, found, sum_over_ranks)
         return [
@@ -146,6 +149,11 @@ def _trained_tokens(trajectory: Trajectory) -> Floats:
 def _episode(trajectory: Trajectory) -> Episode:
     rewards_K = np.array([turn.reward for turn in trajectory.turns], dtype=np.float64)
     return Episode(trajectory, trajectory.reward, rewards_K)
+
+
+def _without_rounding(advantages_K: Floats) -> Floats:
+    """An episode that is as good as its baseline has an advantage of 0, not of 1e-17."""
+    return np.where(np.abs(advantages_K) > EQUAL_REWARDS, advantages_K, 0.0)
 
 
 def over_turns(advantages_G: Floats, episodes: Sequence[Episode]) -> list[Floats]:

@@ -17,19 +17,22 @@ class GiGPO(Estimator):
     Equation 8: A = A_episode + step_weight * A_step. A_step compares the discounted returns (eq. 6)
     of all turns of the group that answered the same observation (eq. 5 and 7), wherever they stand
     and whichever episode they are from. A state that was met once has A_step 0.
+
+    `state_observations`: how many observations tell a state. One is the paper's choice; an answer
+    like "Nothing happens." then makes one state of many, which two tell apart.
     """
 
     def __init__(self, config: GiGPOConfig) -> None:
         super().__init__(config)
         self._gamma, self._weight = config.gamma, config.step_weight
-        self._normalize = config.normalize_advantages
+        self._normalize, self._length = config.normalize_advantages, config.state_observations
 
     def of_group(self, episodes: Sequence[Episode]) -> list[Floats]:
         of_episodes_G = group_advantages(rewards_of(episodes), normalize=self._normalize)
         returns = [returns_to_go(episode.rewards_K, self._gamma) for episode in episodes]
-        met: dict[str, list[tuple[int, int]]] = {}
+        met: dict[tuple[str, ...], list[tuple[int, int]]] = {}
         for index, episode in enumerate(episodes):
-            for turn, state in enumerate(states(episode.trajectory)):
+            for turn, state in enumerate(states(episode.trajectory, self._length)):
                 met.setdefault(state, []).append((index, turn))
         advantages = [np.full(e.num_turns, a) for e, a in zip(episodes, of_episodes_G, strict=True)]
         for places in met.values():
@@ -42,7 +45,9 @@ class GiGPO(Estimator):
         return advantages
 
 
-def states(trajectory: Trajectory) -> list[str]:
-    """Return what each turn answered: the first observation, then those of the turns before."""
+def states(trajectory: Trajectory, length: int = 1) -> list[tuple[str, ...]]:
+    """Return for each turn the last `length` observations before it, fewer at the start."""
     seen = [trajectory.first_observation, *(turn.observation for turn in trajectory.turns)]
-    return seen[: len(trajectory.turns)]
+    return [
+        tuple(seen[max(0, turn + 1 - length) : turn + 1]) for turn in range(len(trajectory.turns))
+    ]

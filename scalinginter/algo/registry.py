@@ -12,7 +12,7 @@ from scalinginter.algo.grpo import GRPO
 from scalinginter.algo.loss import LossBatch, LossTerms
 from scalinginter.algo.ppo import PPO
 from scalinginter.algo.reinforce import RLOO, ReinforcePP
-from scalinginter.algo.turn_grpo import TurnGRPO
+from scalinginter.algo.turn_grpo import RLAnything, TurnGRPO
 from scalinginter.config.algorithms import AlgorithmConfig, PPOConfig
 from scalinginter.types import Group
 
@@ -44,6 +44,7 @@ ALGORITHMS: dict[str, Any] = {  # the class of each kind; it takes the kind's co
     "rloo": RLOO,
     "reinforce_pp": ReinforcePP,
     "turn_grpo": TurnGRPO,
+    "rlanything": RLAnything,
     "gigpo": GiGPO,
     "ppo": PPO,
 }

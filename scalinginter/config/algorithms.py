@@ -38,9 +38,7 @@ class PolicyGradientConfig(Section):
 class EstimatorConfig(PolicyGradientConfig):
     """What the algorithms without a critic share."""
 
-    normalize_by_task: bool = (
-        False  # each environment's advantages to mean 0, deviation 1 (AgentRL)
-    )
+    normalize_by_task: bool = False  # each environment's tokens to mean 0, deviation 1 (AgentRL)
 
 
 class GRPOConfig(EstimatorConfig):
@@ -81,12 +79,21 @@ class TurnGRPOConfig(EstimatorConfig):
     normalize_advantages: bool = True  # divide by the standard deviation among those compared
 
 
+class RLAnythingConfig(EstimatorConfig):
+    """Turns compared with the same turn of the episodes that still run (arXiv 2602.02488)."""
+
+    kind: Literal["rlanything"] = "rlanything"
+    turn_weight: NonNegativeFloat = 1.0  # of what a turn earned, beside the episode's outcome
+    normalize_advantages: bool = True  # divide by the standard deviation among those compared
+
+
 class GiGPOConfig(EstimatorConfig):
     """Group in group (arXiv 2505.10978): turns that met one state are compared, too."""
 
     kind: Literal["gigpo"] = "gigpo"
     gamma: Fraction = 0.95  # discount from turn to turn, of a turn's return
     step_weight: NonNegativeFloat = 1.0  # of the turn's advantage beside the episode's
+    state_observations: PositiveInt = 1  # how many observations, the last one first, tell a state
     normalize_advantages: bool = True  # divide by the standard deviation at both levels
 
 
@@ -138,6 +145,7 @@ AlgorithmConfig = Annotated[
         | RLOOConfig
         | ReinforcePPConfig
         | TurnGRPOConfig
+        | RLAnythingConfig
         | GiGPOConfig
         | PPOConfig,
         Field(discriminator="kind"),

@@ -29,7 +29,7 @@ def group():
         episodes = []
         for index, per_turn in enumerate(rewards):
             states = seen[index] if seen else [f"{index}.{k}" for k in range(len(per_turn))]
-            after = [*states[1:], "the end"]
+            after = [*states[1:], "the end"][: len(per_turn)]
             episodes.append(
                 Trajectory(
                     task=Task("t", "toy"),

@@ -9,9 +9,11 @@ from scalinginter.algo.advantage import leave_one_out_advantages, returns_to_go
 from scalinginter.algo.estimator import Estimator
 from scalinginter.algo.registry import ALGORITHMS, make_algorithm
 from scalinginter.config.load import validate
-from scalinginter.types import StopReason
+from scalinginter.rollout.record import without_tokens
+from scalinginter.types import Group, StopReason
 
 ESTIMATORS = sorted(k for k, v in ALGORITHMS.items() if issubclass(v, Estimator))
+NORMALISED = [kind for kind in ESTIMATORS if kind not in {"dr_grpo", "rloo"}]
 OF_GROUPS = [kind for kind in ESTIMATORS if kind != "reinforce_pp"]
 
 
@@ -104,6 +106,23 @@ def test_a_discount_makes_early_turns_worth_less(group, advantages):
     assert close(found, [[[0.125, 0.25, 0.5], [-0.125, -0.25, -0.5]]])
 
 
+def test_rlanything_adds_what_a_turn_earned_to_the_outcome(group, advantages):
+    groups = [group([0.5, 0.25], [0, 0.25])]
+    found = advantages(groups, kind="rlanything", turn_weight=2, normalize_advantages=False)
+    assert close(found, [[[(0.75 + 1.0 - 0.25) / 2, 0.25], [-(0.75 + 1.0 - 0.25) / 2, -0.25]]])
+
+
+def test_pitfall_14_rlanything_compares_failures_with_failures(group, advantages):
+    groups = [group([1.0], [0, 0, 0], [0, 0, 0])]
+    found = advantages(groups, kind="rlanything", turn_weight=0, normalize_advantages=False)
+    assert close(found, [[[2 / 3], [-1 / 3, 0, 0], [-1 / 3, 0, 0]]])
+
+
+def test_the_last_episode_that_runs_is_compared_with_none_under_rlanything(group, advantages):
+    found = advantages([group([1.0], [0, 0, 0.25])], kind="rlanything")
+    assert found[0][1][1:] == [0.0, 0.0]
+
+
 def test_gigpo_adds_a_comparison_of_turns_that_met_one_state(group, advantages):
     groups = [group([0, 1.0], [0, 0], seen=[["start", "hall"], ["start", "hall"]])]
     found = advantages(groups, kind="gigpo", gamma=0.5, normalize_advantages=False)
@@ -127,6 +146,17 @@ def test_gigpo_without_a_step_weight_is_grpo(group, advantages):
     assert close(advantages(groups, kind="gigpo", step_weight=0), advantages(groups, kind="grpo"))
 
 
+def test_gigpo_tells_states_apart_by_more_observations_on_request(group, advantages):
+    seen = [["a", "nothing happens"], ["b", "nothing happens"]]
+    groups = [group([0, 1.0], [0, 0], seen=seen)]
+    one, two = (advantages(groups, kind="gigpo", state_observations=n)[0] for n in (1, 2))
+    assert (one[0][1] > one[0][0], two[0][1] == two[0][0]) == (True, True)
+
+
+def test_an_episode_as_good_as_its_group_has_no_advantage_of_rounding(group, advantages):
+    assert advantages([group([0.1], [0.2], [0.3])], kind="grpo")[0][1] == [0.0]
+
+
 rewards_of_groups = st.lists(
     st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=4), min_size=3, max_size=3
 )
@@ -145,6 +175,55 @@ def test_the_order_of_a_group_does_not_matter(group, advantages, kind, rewards, 
 def test_pitfall_15_a_step_whose_rewards_are_all_equal_says_nothing(group, advantages, kind):
     groups = [group([0.1] * 3, [0.1] * 3, seen=[["a", "b", "c"]] * 2)]
     assert advantages(groups, kind=kind) == [[[0.0] * 3] * 2]
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@given(rewards=rewards_of_groups)
+def test_every_turn_has_one_finite_advantage_however_unequal_the_lengths(
+    group, advantages, kind, rewards
+):
+    (found,) = advantages([group(*rewards, [])], kind=kind)
+    assert [len(turns) for turns in found] == [*map(len, rewards), 0]
+    assert np.isfinite([a for turns in found for a in turns]).all()
+
+
+@pytest.mark.parametrize("kind", NORMALISED)
+@given(rewards=rewards_of_groups)
+def test_the_scale_of_the_rewards_does_not_matter_where_they_are_normalised(
+    group, advantages, kind, rewards
+):
+    seen = [["s"] * len(per_turn) for per_turn in rewards]
+    (found,) = advantages([group(*rewards, seen=seen)], kind=kind)
+    halves = group(*([r / 2 for r in per_turn] for per_turn in rewards), seen=seen)
+    assert close(advantages([halves], kind=kind), [found])
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_processes_find_for_their_own_episodes_what_one_process_finds(group, advantages, kind):
+    seen = [["s", "h"], ["s", "h"]]
+    first = group([0, 1.0], [0, 0], seen=seen)
+    second = group([0.5, 0], [0, 0.25], seen=seen)
+    together = advantages([first, second], kind=kind)
+    gone = [Group("g", tuple(map(without_tokens, g.trajectories))) for g in (first, second)]
+    apart = [
+        advantages([first, gone[1]], kind=kind)[0],
+        advantages([gone[0], second], kind=kind)[1],
+    ]
+    assert apart == together
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_pitfall_10_no_estimator_takes_a_group_of_one(group, advantages, kind):
+    with pytest.raises(ValueError, match="at least 2"):
+        advantages([group([1.0])], kind=kind)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_pitfall_12_truncated_episodes_leave_every_estimator_on_request(group, advantages, kind):
+    ended, cut = StopReason.TERMINATED, StopReason.HORIZON
+    groups = [group([0, 1.0], [0], [0], stops=[ended, ended, cut])]
+    (without,) = advantages([group([0, 1.0], [0])], kind=kind)
+    assert advantages(groups, kind=kind, truncated="drop") == [[*without, []]]
 
 
 @pytest.mark.parametrize("kind", OF_GROUPS)

@@ -37,6 +37,11 @@ def test_pitfall_19_tokens_without_a_signal_do_not_move_the_others(group):
     assert find([mixed, lost])[0] == find([mixed])[0]
 
 
+def test_pitfall_19_an_episode_at_its_groups_mean_stays_at_zero(group):
+    found = find([group([0.1], [0.2], [0.3]), group([1.0], [0, 0], [0])])
+    assert found[0][1] == [0.0]
+
+
 def test_each_environment_is_normalised_by_itself(group):
     small = group([0.01], [0], family="small")
     large = group([1.0], [0], family="large")
