@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from scalinginter.algo.advantage import group_advantages
 from scalinginter.algo.estimator import Episode, Estimator, Floats, over_turns, rewards_of
-from scalinginter.config.algorithms import DrGRPOConfig, GRPOConfig
+from scalinginter.config.algorithms import DrGRPOConfig, GRPOConfig, GSPOConfig
 
 
 class GRPO(Estimator):
     """An episode's advantage is its reward against its group; every turn of it shares that."""
 
-    def __init__(self, config: GRPOConfig | DrGRPOConfig) -> None:
+    def __init__(self, config: GRPOConfig | DrGRPOConfig | GSPOConfig) -> None:
         super().__init__(config)
         self._normalize = config.normalize_advantages
 

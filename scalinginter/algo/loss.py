@@ -21,13 +21,14 @@ class LossBatch:
     """The tokens of one micro-batch, as an algorithm's loss sees them. Tensors of shape [N]."""
 
     logprobs: Tensor  # of the policy that is trained; carries the gradient
-    behaviour: Tensor  # log-probs recorded when the tokens were sampled
+    old: Tensor  # log-probs under the policy that the ratio is measured from
     reference: Tensor | None  # log-probs of the frozen reference, where the algorithm needs it
     entropy: Tensor  # nats, of the distribution that the token was drawn from
     advantages: Tensor
     weights: Tensor  # share of the token in the optimizer step's loss
     mask: Tensor  # bool
     values: "ValueBatch | None" = None  # where the algorithm has a critic
+    sequence_log_ratio: Tensor | None = None  # mean log(pi / old) of the token's whole sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +56,45 @@ def weighted_sum(values_N: Tensor, weights_N: Tensor, mask_N: Tensor) -> Tensor:
     return (torch.where(mask_N, values_N, 0.0) * torch.where(mask_N, weights_N, 0.0)).sum()
 
 
-def importance_ratio(logprobs_N: Tensor, behaviour_N: Tensor, mask_N: Tensor) -> Tensor:
-    """Return pi(token) / pi_behaviour(token), and 1 where masked out."""
-    return torch.exp(torch.where(mask_N, logprobs_N, 0.0) - torch.where(mask_N, behaviour_N, 0.0))
+def importance_ratio(logprobs_N: Tensor, old_N: Tensor, mask_N: Tensor) -> Tensor:
+    """Return pi(token) / pi_old(token), and 1 where masked out."""
+    return torch.exp(torch.where(mask_N, logprobs_N, 0.0) - torch.where(mask_N, old_N, 0.0))
+
+
+def sequence_ratio(logprobs_N: Tensor, mean_log_ratio_N: Tensor, mask_N: Tensor) -> Tensor:
+    """Return the ratio of each token's sequence: the geometric mean over its tokens.
+
+    GSPO (arXiv 2507.18071), equation 7: s = exp(mean of log(pi / pi_old)). With a gradient through
+    the token's own log-prob, s * pi(token) / stop(pi(token)) (equation 14): summed over a sequence
+    whose tokens share advantage and weight it is the gradient of equation 7, and tokens may have
+    advantages of their own. `mean_log_ratio_N` carries no gradient. 1 where masked out.
+    """
+    logprobs_N = torch.where(mask_N, logprobs_N, 0.0)
+    mean_N = torch.where(mask_N, mean_log_ratio_N.detach(), 0.0)
+    return torch.exp(mean_N + logprobs_N - logprobs_N.detach())
 
 
 def clipped_surrogate(
-    ratio_N: Tensor, advantages_N: Tensor, *, clip_low: float, clip_high: float
+    ratio_N: Tensor,
+    advantages_N: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual: float | None = None,
 ) -> Tensor:
     """Return the negated clipped surrogate of each token.
 
     PPO (arXiv 1707.06347), equation 7, with a clip of its own on each side (DAPO, arXiv
     2503.14476, equation 10): -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A).
+    With `dual`, max of that minimum and dual * A where A < 0 (dual-clip PPO, arXiv 1912.09729,
+    equation 5): a bad token whose ratio is huge is pushed down no harder than by `dual`.
     """
     clipped_N = ratio_N.clamp(1.0 - clip_low, 1.0 + clip_high)
-    return -torch.minimum(ratio_N * advantages_N, clipped_N * advantages_N)
+    surrogate_N = torch.minimum(ratio_N * advantages_N, clipped_N * advantages_N)
+    if dual is not None:
+        bounded_N = torch.maximum(surrogate_N, dual * advantages_N)
+        surrogate_N = torch.where(advantages_N < 0, bounded_N, surrogate_N)
+    return -surrogate_N
 
 
 def clip_shares(
@@ -79,6 +104,11 @@ def clip_shares(
     low_N = (ratio_N < 1.0 - clip_low) & (advantages_N < 0)
     high_N = (ratio_N > 1.0 + clip_high) & (advantages_N > 0)
     return low_N, high_N
+
+
+def dual_clip_share(ratio_N: Tensor, advantages_N: Tensor, dual: float) -> Tensor:
+    """Return bool [N]: tokens whose gradient the dual clip removes."""
+    return (ratio_N > dual) & (advantages_N < 0)
 
 
 def value_loss(values_N: Tensor, old_N: Tensor, targets_N: Tensor, clip: float | None) -> Tensor:
@@ -118,7 +148,7 @@ def kl_estimate(
 
 def kl_penalised_advantages(
     advantages_N: Tensor,
-    behaviour_N: Tensor,
+    old_N: Tensor,
     reference_N: Tensor,
     mask_N: Tensor,
     coefficient: float,
@@ -127,7 +157,7 @@ def kl_penalised_advantages(
 
     The penalty of a token is charged to that token alone (a discount of 0), after the group's
     normalisation, so that its scale is that of the coefficient whatever the rewards are. k1 is
-    taken between the policy that sampled and the reference, and carries no gradient.
+    taken between the old policy, that sampled, and the reference, and carries no gradient.
     """
-    k1_N = torch.where(mask_N, behaviour_N, 0.0) - torch.where(mask_N, reference_N, 0.0)
+    k1_N = torch.where(mask_N, old_N, 0.0) - torch.where(mask_N, reference_N, 0.0)
     return torch.where(mask_N, advantages_N, 0.0) - coefficient * k1_N.detach()

@@ -9,16 +9,21 @@ from scalinginter.algo.loss import (
     LossTerms,
     clip_shares,
     clipped_surrogate,
+    dual_clip_share,
     importance_ratio,
     kl_estimate,
     kl_penalised_advantages,
+    sequence_ratio,
     weighted_sum,
 )
 from scalinginter.config.algorithms import PolicyGradientConfig, PPOConfig
 
 
 class PolicyLoss:
-    """Clipped surrogate plus KL less entropy bonus (arXiv 1707.06347, eq. 7; 2402.03300, eq. 3)."""
+    """Clipped surrogate plus KL less entropy bonus (arXiv 1707.06347, eq. 7; 2402.03300, eq. 3).
+
+    The ratio that is clipped is a token's, or that of the sequence it belongs to (GSPO).
+    """
 
     critic: PPOConfig | None = None  # how values become advantages, where there are values
 
@@ -28,8 +33,11 @@ class PolicyLoss:
         # Without these terms a token whose advantage is 0 has no gradient and need not be forwarded
         self.uses_every_token = self.needs_reference or config.entropy_bonus > 0
         self.needs_entropy_gradient = config.entropy_bonus > 0
-        self.loss_aggregation = config.loss_aggregation
-        self.constant_tokens = config.constant_tokens
+
+    @property
+    def config(self) -> PolicyGradientConfig:
+        """The recipe's `algorithm` block."""
+        return self._config
 
     def loss(self, batch: LossBatch) -> LossTerms:
         """Return the loss of one micro-batch and its metrics."""
@@ -37,11 +45,12 @@ class PolicyLoss:
         advantages_N = torch.where(mask_N, batch.advantages, 0.0)
         if self.needs_reference and config.kl_in == "reward":
             advantages_N = kl_penalised_advantages(
-                advantages_N, batch.behaviour, _reference(batch), mask_N, config.kl_coefficient
+                advantages_N, batch.old, _reference(batch), mask_N, config.kl_coefficient
             )
-        ratio_N = importance_ratio(batch.logprobs, batch.behaviour, mask_N)
+        ratio_N = self._ratio(batch)
         clip = {"clip_low": config.clip_low, "clip_high": config.clip_high}
-        policy = weighted_sum(clipped_surrogate(ratio_N, advantages_N, **clip), weights_N, mask_N)
+        surrogate_N = clipped_surrogate(ratio_N, advantages_N, dual=config.dual_clip, **clip)
+        policy = weighted_sum(surrogate_N, weights_N, mask_N)
         entropy = weighted_sum(batch.entropy, weights_N, mask_N)
         loss = policy - config.entropy_bonus * entropy if config.entropy_bonus else policy
         sums = {"loss/policy": policy.detach()}
@@ -59,8 +68,20 @@ class PolicyLoss:
             "loss/clip_low_share": weighted_sum(low_N.to(weights_N.dtype), weights_N, mask_N),
             "loss/clip_high_share": weighted_sum(high_N.to(weights_N.dtype), weights_N, mask_N),
         }
+        if config.dual_clip is not None:
+            bounded_N = dual_clip_share(detached_N, advantages_N, config.dual_clip)
+            averages["loss/dual_clip_share"] = weighted_sum(
+                bounded_N.to(weights_N.dtype), weights_N, mask_N
+            )
         maxima = {"loss/ratio_max": detached_N.max()} if len(detached_N) else {}
         return LossTerms(loss, sums, averages, maxima)
+
+    def _ratio(self, batch: LossBatch) -> Tensor:
+        if self._config.ratio == "token":
+            return importance_ratio(batch.logprobs, batch.old, batch.mask)
+        if batch.sequence_log_ratio is None:
+            raise ValueError("ratio: sequence needs the mean log-ratio of every token's sequence")
+        return sequence_ratio(batch.logprobs, batch.sequence_log_ratio, batch.mask)
 
 
 def _reference(batch: LossBatch) -> Tensor:

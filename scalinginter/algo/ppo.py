@@ -24,7 +24,8 @@ class PPO(PolicyLoss):
 
     def __init__(self, config: PPOConfig) -> None:
         super().__init__(config)
-        self.config = self.critic = config
+        self.critic = config
+        self._ppo = config
         self.uses_every_token = True  # a token without an advantage trains its value all the same
 
     def advantages(
@@ -37,7 +38,7 @@ class PPO(PolicyLoss):
         ]
 
     def _counts(self, trajectory: Trajectory) -> bool:
-        dropped = self.config.truncated == "drop" and trajectory.stop.is_truncation
+        dropped = self._ppo.truncated == "drop" and trajectory.stop.is_truncation
         return not trajectory.stop.is_failure and not dropped
 
     def loss(self, batch: LossBatch) -> LossTerms:
@@ -45,17 +46,17 @@ class PPO(PolicyLoss):
         terms, values = super().loss(batch), batch.values
         if values is None:
             raise ValueError("PPO needs the values of a critic")
-        errors_N = value_loss(values.values, values.old, values.targets, self.config.value_clip)
+        clip = self._ppo.value_clip
+        errors_N = value_loss(values.values, values.old, values.targets, clip)
         mask_N = values.targets.isfinite()
         value = weighted_sum(errors_N, values.weights, mask_N)
-        clip = self.config.value_clip
         moved_N = (values.values - values.old).detach().abs() > (
             torch.inf if clip is None else clip
         )
         terms.sums["loss/value"] = value.detach()
         terms.sums["loss/value_clip_share"] = weighted_sum(moved_N.float(), values.weights, mask_N)
         return LossTerms(
-            terms.loss + self.config.value_coefficient * value,
+            terms.loss + self._ppo.value_coefficient * value,
             terms.sums,
             terms.averages,
             terms.maxima,

@@ -1,7 +1,7 @@
 """From a recipe's `algorithm` block to the object that the trainer works with."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from scalinginter.algo.loss import LossBatch, LossTerms
 from scalinginter.algo.ppo import PPO
 from scalinginter.algo.reinforce import RLOO, ReinforcePP
 from scalinginter.algo.turn_grpo import RLAnything, TurnGRPO
-from scalinginter.config.algorithms import AlgorithmConfig, PPOConfig
+from scalinginter.config.algorithms import AlgorithmConfig, PolicyGradientConfig, PPOConfig
 from scalinginter.types import Group
 
 
@@ -23,9 +23,12 @@ class Algorithm(Protocol):
     needs_reference: bool  # the loss compares with a frozen copy of the first policy
     needs_entropy_gradient: bool
     uses_every_token: bool  # tokens whose advantage is 0 have a gradient too
-    loss_aggregation: Literal["token", "sequence", "constant"]
-    constant_tokens: int  # constant: what the sum of an episode's tokens is divided by
     critic: PPOConfig | None  # how a critic's values become advantages; None: no critic
+
+    @property
+    def config(self) -> PolicyGradientConfig:
+        """The recipe's `algorithm` block."""
+        ...
 
     def advantages(
         self, groups: Sequence[Group], sum_over_ranks: SumOverRanks = dict
@@ -41,6 +44,7 @@ class Algorithm(Protocol):
 ALGORITHMS: dict[str, Any] = {  # the class of each kind; it takes the kind's config
     "grpo": GRPO,
     "dr_grpo": GRPO,
+    "gspo": GRPO,
     "rloo": RLOO,
     "reinforce_pp": ReinforcePP,
     "turn_grpo": TurnGRPO,

@@ -18,8 +18,13 @@ from scalinginter.config.section import (
 class PolicyGradientConfig(Section):
     """The loss that the algorithms share: clipped surrogate, KL to a reference, entropy bonus."""
 
+    ratio: Literal["token", "sequence"] = "token"  # sequence: the mean over its tokens (GSPO)
+    sequence: Literal["episode", "turn"] = "episode"  # whose trained tokens are one sequence
     clip_low: PositiveFloat = 0.2
     clip_high: PositiveFloat = 0.2
+    dual_clip: Annotated[float, Field(gt=1)] | None = (
+        None  # bound of bad tokens' ratios; 3 in 1912.09729
+    )
     loss_aggregation: Literal["token", "sequence", "constant"] = "token"
     constant_tokens: PositiveInt = 3000  # constant: tokens that an episode's sum is divided by
     kl_coefficient: NonNegativeFloat = 0.0
@@ -54,6 +59,17 @@ class DrGRPOConfig(EstimatorConfig):
     kind: Literal["dr_grpo"] = "dr_grpo"
     normalize_advantages: bool = False
     loss_aggregation: Literal["token", "sequence", "constant"] = "constant"
+
+
+class GSPOConfig(EstimatorConfig):
+    """Group sequence policy optimisation (arXiv 2507.18071): GRPO whose ratio is the sequence's."""
+
+    kind: Literal["gspo"] = "gspo"
+    ratio: Literal["token", "sequence"] = "sequence"
+    clip_low: PositiveFloat = 3e-4
+    clip_high: PositiveFloat = 4e-4
+    loss_aggregation: Literal["token", "sequence", "constant"] = "sequence"
+    normalize_advantages: bool = True  # divide by the group's standard deviation
 
 
 class RLOOConfig(EstimatorConfig):
@@ -142,6 +158,7 @@ AlgorithmConfig = Annotated[
     Annotated[
         GRPOConfig
         | DrGRPOConfig
+        | GSPOConfig
         | RLOOConfig
         | ReinforcePPConfig
         | TurnGRPOConfig

@@ -19,10 +19,17 @@ from scalinginter.model.load import Policy
 from scalinginter.train.batch import MicroBatch, pack
 from scalinginter.train.critic import Critic
 from scalinginter.train.estimates import estimate_advantages
-from scalinginter.train.logprobs import score
-from scalinginter.train.minibatch import Minibatch, idle_row, packing_metrics, row_weights
+from scalinginter.train.logprobs import TokenScores, score
+from scalinginter.train.minibatch import (
+    Minibatch,
+    forwarded_rows,
+    idle_row,
+    packing_metrics,
+    row_weights,
+)
 from scalinginter.train.optimizer import MasterWeights, learning_rate_scale
 from scalinginter.train.reference import Reference
+from scalinginter.train.sequences import Sequences
 from scalinginter.train.tally import Tally
 from scalinginter.types import TrainingSample, Trajectory
 
@@ -164,8 +171,8 @@ class Learner:
 
     def _minibatch(self, samples: list[TrainingSample]) -> Minibatch:
         """Pack the rows that have a gradient; weigh their tokens against all of them."""
-        device, every = self.accelerator.device, self.algorithm.uses_every_token
-        usable = [bool(every or s.advantages[s.mask].any()) for s in samples]
+        device, config = self.accelerator.device, self.algorithm.config
+        usable = forwarded_rows(samples, self.algorithm)
         weights = torch.tensor(self._row_weights(samples), dtype=torch.float32)
         kept = [sample for sample, used in zip(samples, usable, strict=True) if used]
         weights = weights[torch.tensor(usable, dtype=torch.bool)].to(device)
@@ -173,6 +180,10 @@ class Learner:
         shares = [weights[batch.row_N] for batch in batches]
         (tokens,) = self._sum_over_ranks([sum(map(len, shares))])
         idle = self._most_over_ranks(len(batches)) - len(batches)
+        sequences = None
+        if config.ratio == "sequence":
+            sequences = Sequences(kept, batches, config.sequence)
+        divided = sequences is not None and self._most_over_ranks(sequences.divided) > 0
         values = self._critic and self._critic.lay_out(
             kept,
             batches,
@@ -183,7 +194,15 @@ class Learner:
         for batch in [b for _ in range(idle) for b in pack([idle_row()], 1, device)]:
             batches.append(batch)
             shares.append(torch.zeros(len(batch.row_N), device=device))
-        return Minibatch(batches, shares, int(tokens), values=values or [], num_idle=idle)
+        return Minibatch(
+            batches,
+            shares,
+            int(tokens),
+            values=values or [],
+            num_idle=idle,
+            sequences=sequences,
+            divided=divided,
+        )
 
     def _row_weights(self, samples: list[TrainingSample]) -> list[float]:
         ranks = self.accelerator.num_processes
@@ -205,6 +224,8 @@ class Learner:
         The step is refused if one of them is not finite.
         """
         self._model.zero_grad()
+        if minibatch.divided:
+            minibatch.measure(self._logprobs(minibatch))
         last = len(minibatch.batches) - 1
         first_idle = len(minibatch.batches) - minibatch.num_idle
         for index in range(len(minibatch.batches)):
@@ -236,29 +257,40 @@ class Learner:
         means = np.mean(norms, axis=0) if norms else np.zeros(len(names))
         return dict(zip(names, means.tolist(), strict=True))
 
-    def _backward(
-        self, minibatch: Minibatch, index: int, tally: Tally, measure_gap: bool, *, idle: bool
-    ) -> None:
-        batch, weights_N = minibatch.batches[index], minibatch.weights[index]
-        scores = score(
+    def _score(self, batch: MicroBatch) -> TokenScores:
+        self.forward_tokens += batch.num_forwarded(self.packed)
+        return score(
             self._model,
             batch,
             packed=self.packed,
             temperature=self.temperature,
             entropy_gradient=self.algorithm.needs_entropy_gradient,
         )
-        self.forward_tokens += batch.num_forwarded(self.packed)
-        critic = self._critic
+
+    @torch.no_grad()
+    def _logprobs(self, minibatch: Minibatch) -> list[Tensor]:
+        """Return the present policy's log-probs [N] of every micro-batch."""
+        found = [self._score(batch).logprobs for batch in minibatch.batches]
+        if self._critic is not None:
+            self._critic.module.take()  # values that nobody has asked for
+        return found
+
+    def _backward(
+        self, minibatch: Minibatch, index: int, tally: Tally, measure_gap: bool, *, idle: bool
+    ) -> None:
+        batch, weights_N = minibatch.batches[index], minibatch.weights[index]
+        scores, critic = self._score(batch), self._critic
         terms = self.algorithm.loss(
             LossBatch(
                 logprobs=scores.logprobs,
-                behaviour=batch.behaviour_N,
+                old=minibatch.old(index),
                 reference=minibatch.references[index],
                 entropy=scores.entropy,
                 advantages=batch.advantages_N,
                 weights=weights_N,
                 mask=torch.ones_like(weights_N, dtype=torch.bool),
                 values=critic.value_batch(batch, minibatch.values[index]) if critic else None,
+                sequence_log_ratio=minibatch.sequence_log_ratio(index, scores.logprobs),
             )
         )
         self.accelerator.backward(terms.loss)

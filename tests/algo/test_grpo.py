@@ -111,7 +111,7 @@ def batch(logprobs, **changes):
     count = len(logprobs)
     fields = {
         "logprobs": logprobs,
-        "behaviour": torch.full((count,), -1.0),
+        "old": torch.full((count,), -1.0),
         "reference": torch.full((count,), -1.2),
         "entropy": torch.full((count,), 0.7),
         "advantages": torch.linspace(-1, 1, count),
@@ -152,7 +152,7 @@ def test_metrics_of_micro_batches_add_up_to_those_of_the_whole():
     algorithm = GRPO(GRPOConfig())
 
     def part(span):
-        names = ("logprobs", "behaviour", "reference", "entropy", "advantages", "weights", "mask")
+        names = ("logprobs", "old", "reference", "entropy", "advantages", "weights", "mask")
         return LossBatch(**{name: getattr(whole, name)[span] for name in names})
 
     total = algorithm.loss(whole)

@@ -20,7 +20,7 @@ def errors(values, old, targets, clip):
 def batch(values, *, targets=(1.0, NAN, 0.0), advantages=(1.0, -1.0, 0.5)):
     return LossBatch(
         logprobs=torch.full((3,), -1.0),
-        behaviour=torch.full((3,), -1.0),
+        old=torch.full((3,), -1.0),
         reference=None,
         entropy=torch.zeros(3),
         advantages=torch.tensor(advantages),
