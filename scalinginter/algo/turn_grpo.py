@@ -10,9 +10,9 @@ from scalinginter.config.algorithms import RLAnythingConfig, TurnGRPOConfig
 class TurnGRPO(Estimator):
     """GRPO with credit per turn: a turn is worth the discounted rewards from there on.
 
-    `compare: running` compares the episodes that have a turn k, as RLAnything does. At late turns
-    these are mostly the ones that fail: winners have ended, so failures are compared with failures
-    and look alike. `compare: everyone` keeps an episode that has ended in the comparison, with what
+    `compare: running` compares the episodes that have a turn k, as RLAnything does. Winners end
+    early, so failures are compared with failures at late turns, and turns that few episodes reach
+    learn little. `compare: everyone` keeps an episode that has ended in the comparison, with what
     its last turn brought; with one reward at the end and `gamma: 1` that is GRPO.
     """
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from scalinginter.algo.advantage import has_variance
 from scalinginter.horizon import Horizon
 from scalinginter.rollout.collect import Collection
 from scalinginter.types import StopReason, Trajectory, Turn
@@ -84,10 +85,10 @@ def _by_length(episodes: Sequence[Trajectory]) -> dict[str, float]:
 
 def _num_zero_variance(collection: Collection) -> int:
     rewards = [
-        {t.reward for t in group.trajectories if not t.stop.is_failure}
+        np.array([t.reward for t in group.trajectories if not t.stop.is_failure])
         for group in collection.groups
     ]
-    return sum(len(distinct) <= 1 for distinct in rewards)
+    return sum(not has_variance(each) for each in rewards)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -10,6 +10,7 @@ from scalinginter.algo.estimator import Estimator
 from scalinginter.algo.registry import ALGORITHMS, make_algorithm
 from scalinginter.config.load import validate
 from scalinginter.rollout.record import without_tokens
+from scalinginter.train.batch import to_samples
 from scalinginter.types import Group, StopReason
 
 ESTIMATORS = sorted(k for k, v in ALGORITHMS.items() if issubclass(v, Estimator))
@@ -98,6 +99,14 @@ def test_pitfall_20_rewards_of_turns_give_turns_of_one_episode_different_advanta
     groups = [group([0.5, 0, 0.5], [0.5, 0, 0])]
     found = advantages(groups, kind="turn_grpo", normalize_advantages=False)
     assert close(found, [[[0.25, 0.25, 0.25], [-0.25, -0.25, -0.25]]])
+
+
+def test_pitfall_20_the_tokens_of_a_turn_are_trained_on_what_their_turn_earned(group, advantages):
+    episodes = group([0.5, 0.25], [0.5, 0], [0, 0])
+    (found,) = advantages([episodes], kind="turn_grpo", normalize_advantages=False)
+    (row,) = to_samples(episodes.trajectories[0], np.array(found[0], np.float32), 0)
+    expected = np.array([0.75 - 1.25 / 3, 0.25 - 0.25 / 3])
+    np.testing.assert_allclose(row.advantages, expected[row.turn_index], atol=1e-6)
 
 
 def test_a_discount_makes_early_turns_worth_less(group, advantages):
