@@ -34,6 +34,7 @@ from scalinginter.rollout.family import Families
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
 from scalinginter.track.journal import Journal
 from scalinginter.train.checkpoint import CheckpointStore
+from scalinginter.train.display import NoDisplay
 from scalinginter.train.learner import Learner
 from scalinginter.train.loop import Trainer, seed_torch
 from scalinginter.train.run import make_accelerator
@@ -68,13 +69,19 @@ class FullLength:
         return await self._engine.generate(replace(request, min_new_tokens=request.max_new_tokens))
 
 
-class TimedTrainer(Trainer):
-    """Keeps what the last step's rollout cost and made."""
+class TimedRollouts:
+    """The trainer's rollouts; keeps what the last step's cost, and its episodes."""
 
-    def _collect(self, horizons, counts):
+    def __init__(self, rollouts) -> None:
+        self._rollouts = rollouts
+
+    def __getattr__(self, name):
+        return getattr(self._rollouts, name)
+
+    def take(self, step, horizons):
         start = time.process_time()
-        self.collection = super()._collect(horizons, counts)
-        self.rollout_cpu_s = time.process_time() - start
+        self.collection = self._rollouts.take(step, horizons)
+        self.cpu_s = time.process_time() - start
         return self.collection
 
 
@@ -149,7 +156,7 @@ def count_forwarded(model) -> list[int]:
     return counted
 
 
-def measure(trainer: TimedTrainer, steps: int, counted: list[int], lockstep: bool) -> None:
+def measure(trainer: Trainer, steps: int, counted: list[int], lockstep: bool) -> None:
     """Take the steps and print a record of each; in lockstep, one per line of standard input."""
     for step in range(1, steps + 1):
         if lockstep and not sys.stdin.readline():
@@ -160,7 +167,7 @@ def measure(trainer: TimedTrainer, steps: int, counted: list[int], lockstep: boo
         cpu, wall = time.process_time(), time.perf_counter()
         trainer.step()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        episodes = trainer.collection.trajectories
+        episodes = trainer.rollouts.collection.trajectories
         turns = [turn for episode in episodes for turn in episode.turns]
         later = [turn for episode in episodes for turn in episode.turns[1:]]
         generated = sum(len(turn.completion.token_ids) for turn in turns)
@@ -171,8 +178,8 @@ def measure(trainer: TimedTrainer, steps: int, counted: list[int], lockstep: boo
             "step": step,
             "cpu_s": cpu,
             "wall_s": wall,
-            "rollout_cpu_s": trainer.rollout_cpu_s,
-            "update_cpu_s": cpu - trainer.rollout_cpu_s,
+            "rollout_cpu_s": trainer.rollouts.cpu_s,
+            "update_cpu_s": cpu - trainer.rollouts.cpu_s,
             "episodes": len(episodes),
             "turns": len(turns),
             "env_steps": sum(turn.action is not None for turn in turns),
@@ -234,7 +241,7 @@ def main() -> None:
         algorithm = make_algorithm(recipe.algorithm)
         learner = Learner(policy, recipe.train, algorithm, make_accelerator(recipe), args.steps)
         checkpoints = CheckpointStore(run_dir / "checkpoints", keep=1)
-        trainer = TimedTrainer(
+        trainer = Trainer(
             recipe,
             policy,
             algorithm,
@@ -243,8 +250,9 @@ def main() -> None:
             journal,
             checkpoints,
             stop,
-            lambda *line: None,
+            NoDisplay(),
         )
+        trainer.rollouts = TimedRollouts(trainer.rollouts)
         measure(trainer, args.steps, count_forwarded(policy.model), args.lockstep)
         if args.profile:
             profiled(trainer)

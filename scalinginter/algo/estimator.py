@@ -101,7 +101,7 @@ def normalize_by_task(
 ) -> list[list[Floats]]:
     """Bring the advantages of each environment's tokens to mean 0 and deviation 1 over a step.
 
-    AgentRL (arXiv 2510.04206), section 3.3, equation 3: (A - mean) / std over all tokens of a task,
+    AgentRL (arXiv 2510.04206), section 3.3: (A - mean) / std over all tokens of a task,
     so that an environment with large advantages does not drown one with small ones. Tokens whose
     advantage is 0 say nothing; they are left out of mean and deviation and stay at 0 exactly. (With
     them inside, groups that all won and groups that all lost get the same push, away from 0.)
