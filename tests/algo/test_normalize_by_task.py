@@ -1,12 +1,11 @@
 """Advantages of each environment's tokens, brought to mean 0 and deviation 1."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from scalinginter.algo.registry import make_algorithm
 from scalinginter.config.algorithms import DrGRPOConfig
+from scalinginter.rollout.record import without_tokens
 from scalinginter.types import Group
 
 
@@ -65,10 +64,8 @@ def test_a_step_without_any_signal_stays_at_zero(group):
 
 
 def test_two_processes_find_what_one_finds(group):
-    own, other = group([1.0], [0, 0]), group([0.5], [0], family="toy")
-    gone = [
-        Group("g", tuple(replace(t, elsewhere=True) for t in g.trajectories)) for g in (own, other)
-    ]
+    own, other = (group(*rewards, tokens=3) for rewards in (([1.0], [0, 0]), ([0.5], [0])))
+    gone = [Group("g", tuple(without_tokens(t) for t in g.trajectories)) for g in (own, other)]
     told = []
     find([gone[0], other], lambda numbers: told.append(dict(numbers)) or dict(numbers))
     here = find([own, gone[1]], lambda numbers: {k: v + told[0][k] for k, v in numbers.items()})
