@@ -53,6 +53,10 @@ class EngineFailure(Exception):  # noqa: N818 (data about an episode)
     """The engine could not answer a request; ends one episode with `StopReason.ENGINE_ERROR`."""
 
 
+class ContextFull(EngineFailure):
+    """A conversation no longer fits a model that counts its tokens itself: `StopReason.CONTEXT`."""
+
+
 def nearest(got: str, allowed: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the allowed name closest to `got`, or an empty string."""
     matches = difflib.get_close_matches(got, list(allowed), n=1, cutoff=0.5)

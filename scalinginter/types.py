@@ -94,13 +94,22 @@ class Completion:
     token_versions: tuple[int, ...] | None = None  # per id, where the weights changed meanwhile
     cross: bool = False  # the older policy of cross-policy sampling wrote it
     trained: bool = True  # False: context only, none of its ids is trained
+    counted_tokens: int | None = None  # of an answer that came as text, without ids: what its
+    # service counted, 0 where it did not; None: the ids are here
 
     def __post_init__(self) -> None:
+        if self.counted_tokens is not None and self.token_ids:
+            raise ValueError("a Completion has either ids or a number that somebody else counted")
         lengths = {len(self.token_ids), len(self.logprobs), len(self.forced), len(self.allowed)}
         if self.token_versions is not None:
             lengths.add(len(self.token_versions))
         if len(lengths) != 1:
             raise ValueError(f"Completion fields must have one length, got {sorted(lengths)}")
+
+    @property
+    def num_tokens(self) -> int:
+        """Its length; of an answer that came as text, as its service counted."""
+        return len(self.token_ids) if self.counted_tokens is None else self.counted_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +152,7 @@ class Trajectory:
 
     @property
     def num_generated_tokens(self) -> int:
-        return sum(len(turn.completion.token_ids) for turn in self.turns)
+        return sum(turn.completion.num_tokens for turn in self.turns)
 
     @property
     def policy_versions(self) -> tuple[int, ...]:

@@ -18,6 +18,9 @@ examples:
   eval.py --checkpoint runs/x --horizon 10,20,40
   eval.py --checkpoint runs/x/checkpoints/step-000050 --split test --samples 8
   eval.py --schedule schedules/textcraft/scaled.yaml --set model.path=smollm2
+  eval.py --schedule schedules/textcraft/scaled.yaml --set engine.kind=openai \\
+          engine.base_url=https://api.openai.com/v1 engine.model=gpt-4o-mini \\
+          engine.api_key_env=OPENAI_API_KEY
 """
 
 
@@ -51,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
     if options.samples is not None:
         changes["samples_per_task"] = options.samples
     recipe = source.recipe
+    if recipe.engine.kind == "openai":
+        _check_service(recipe, options)
     recipe = recipe.model_copy(update={"eval": recipe.eval.model_copy(update=changes)})
     horizons = options.horizon or [recipe.eval.horizon]
     outputs = _outputs(options, source, horizons)
@@ -59,6 +64,19 @@ def run(options: argparse.Namespace) -> int:
     from scalinginter.eval.sweep import sweep
 
     return sweep(recipe, source.policy, horizons, outputs)
+
+
+def _check_service(recipe: Recipe, options: argparse.Namespace) -> None:
+    """Raise `UserError` for what can be known of a service before anything heavy is imported."""
+    from scalinginter.engine.openai.client import key_of
+
+    if options.checkpoint is not None:
+        raise UserError(
+            f"--checkpoint {options.checkpoint}: engine.kind: openai names the model already, "
+            f"{recipe.engine.model}; name a recipe by --schedule instead, the run's own, say: "
+            f"--schedule {Path(options.checkpoint) / 'config.yaml'}"
+        )
+    key_of(recipe.engine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from scalinginter.cli.options import (
     shown_command,
     writable_folder,
 )
+from scalinginter.config.engines import refuse_for_training
 from scalinginter.config.load import find_recipe, load_recipe, recipe_dict
 from scalinginter.config.schema import Recipe
 from scalinginter.env.registry import make
@@ -115,6 +116,7 @@ def _processes(asked: int | None) -> int:
 
 def _check_parts(recipe: Recipe) -> None:
     """Refuse what the schema cannot know, before a folder is made or torch is imported."""
+    refuse_for_training(recipe.engine)
     resolve(recipe.model.path)
     for family in recipe.families:
         make(family.id, **family.params)

@@ -1,8 +1,9 @@
 """What generates: the keys of the `engine` block."""
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from scalinginter.config.section import (
     NonNegativeInt,
@@ -10,8 +11,10 @@ from scalinginter.config.section import (
     PositiveInt,
     Section,
 )
+from scalinginter.errors import UserError
 
 _COLOCATED_SHARE = 0.4  # of a GPU that the learner uses, too
+_FOR = {"openai": ("base_url", "model"), "sglang": ("url", "launch")}  # keys that name a service
 
 
 class LaunchConfig(Section):
@@ -65,20 +68,37 @@ class LaunchConfig(Section):
 class EngineConfig(Section):
     """What generates."""
 
-    kind: Literal["local", "sglang", "scripted"] = "local"
+    kind: Literal["local", "sglang", "scripted", "openai"] = "local"  # openai: evaluation only
     max_batch_tokens: PositiveInt = 8192  # local: tokens of one forward pass
     script: list[str] = Field(default_factory=list)  # scripted: the answers, repeated in a cycle
     url: str | list[str] | None = None  # sglang: servers that run already
     launch: LaunchConfig | None = None  # sglang: servers to start; {} starts one
     start_timeout_s: PositiveFloat = 600.0  # sglang: until all servers are up
-    request_timeout_s: PositiveFloat = 300.0  # sglang: one answer, or one load of weights
+    request_timeout_s: PositiveFloat = 300.0  # sglang, openai: one answer, or one load of weights
     health_timeout_s: PositiveFloat = 30.0  # sglang: a busy server that says nothing is down
     recover_timeout_s: PositiveFloat = 600.0  # sglang: an answer's wait for a server to come back
+    base_url: str | None = None  # openai: what comes before /chat/completions
+    model: str | None = None  # openai: its name there
+    api_key_env: str | None = None  # openai: the environment variable that holds the key
+    max_concurrent: PositiveInt = 8  # openai: requests at a time
+    max_retries: NonNegativeInt = 5  # openai: of one request
+    extra_body: dict[str, Any] = Field(default_factory=dict)  # openai: more keys of a request's
+    # body; null leaves one out
 
     @property
     def urls(self) -> list[str]:
         """The addresses of running servers."""
         return [self.url] if isinstance(self.url, str) else list(self.url or [])
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_a_name(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", value):
+            raise ValueError(  # the value may be the key: it is not repeated
+                "must be the name of an environment variable that holds the key, e.g. "
+                "OPENAI_API_KEY, and never the key itself"
+            )
+        return value
 
     @model_validator(mode="after")
     def _check(self) -> "EngineConfig":
@@ -89,11 +109,27 @@ class EngineConfig(Section):
                 "kind: sglang needs exactly one of url (running servers: one address or a list) "
                 "and launch (servers to start; `launch: {}` starts one)"
             )
-        if self.kind != "sglang" and (self.urls or self.launch is not None):
-            raise ValueError(f"url and launch belong to kind: sglang, not to kind: {self.kind}")
-        wrong = [url for url in self.urls if not url.startswith(("http://", "https://"))]
-        if wrong:
-            raise ValueError(f"url: {wrong[0]!r} must start with http:// or https://")
+        if self.kind == "openai" and not (self.base_url and self.model):
+            raise ValueError(
+                "kind: openai needs base_url (e.g. https://api.openai.com/v1) and model"
+            )
+        for kind, keys in _FOR.items():
+            if self.kind != kind and any(getattr(self, key) for key in keys):
+                both = " and ".join(keys)
+                raise ValueError(f"{both} belong to kind: {kind}, not to kind: {self.kind}")
+        for url in [*self.urls, *([self.base_url] if self.base_url else [])]:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"url: {url!r} must start with http:// or https://")
         if len(set(self.urls)) < len(self.urls):
             raise ValueError("url names one server twice")
         return self
+
+
+def refuse_for_training(config: EngineConfig) -> None:
+    """Raise `UserError` for an engine that gives text and no tokens to train on."""
+    if config.kind == "openai":
+        raise UserError(
+            "engine.kind: openai is for evaluation only: such a service returns no token ids and "
+            f"its weights are not here to be trained. Evaluate {config.model} with eval.py "
+            "--schedule, and train with engine.kind: local or sglang"
+        )

@@ -249,10 +249,11 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Recipe":
-        if self.engine.kind == "scripted" and self.chat.constrain_to_admissible:
+        says = {"scripted": "what its script says", "openai": "what the service says"}
+        if self.engine.kind in says and self.chat.constrain_to_admissible:
             raise ValueError(
-                "engine.kind: scripted says what its script says and cannot be held to a "
-                "constraint; set chat.constrain_to_admissible: false"
+                f"engine.kind: {self.engine.kind} says {says[self.engine.kind]} and cannot be held "
+                "to a constraint; set chat.constrain_to_admissible: false"
             )
         if self.rollout.max_tokens_per_turn >= self.rollout.max_context:
             raise ValueError(

@@ -1,9 +1,13 @@
-"""The engine contract: tokens in, tokens and log-probs out. `local` and `scripted` implement it."""
+"""The engine contract: tokens in, tokens and log-probs out. `local`, `sglang` and `scripted`
+implement it.
+
+Services that take messages and return text implement `ChatEngine`: for evaluation only.
+"""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from scalinginter.types import Completion
+from scalinginter.types import Completion, FinishReason
 
 
 class Constraint(Protocol):
@@ -81,4 +85,38 @@ class Engine(Generator, Protocol):
 
     async def aclose(self) -> None:
         """Stop background work."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One turn's request as messages: `{"role": ..., "content": ...}` each, the first of them the
+    system's."""
+
+    messages: tuple[dict[str, str], ...]
+    max_new_tokens: int  # as the service counts
+    seed: int  # passed on; few services draw by it
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """What it says. The counts are the service's; 0 where it gives none."""
+
+    text: str
+    finish: FinishReason
+    prompt_tokens: int = 0
+    cached_tokens: int = 0  # of the prompt
+    generated_tokens: int = 0
+
+
+@runtime_checkable
+class ChatEngine(Protocol):
+    """Answers conversations in text. Nothing says which ids were drawn, nor by which weights."""
+
+    stats: EngineStats
+
+    async def chat(self, request: ChatRequest) -> ChatAnswer:
+        """Answer one request. Raises `ContextFull` if the conversation is too long for the model,
+        `EngineFailure` if it cannot be answered."""
         ...

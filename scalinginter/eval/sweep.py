@@ -13,6 +13,7 @@ from scalinginter.errors import RunFailedError
 from scalinginter.eval.metrics import summarize
 from scalinginter.eval.runner import evaluate, held_out_tasks
 from scalinginter.eval.table import figures_table
+from scalinginter.rollout.chat_stack import ChatStack
 from scalinginter.rollout.family import Families
 from scalinginter.rollout.stack import RolloutStack, load_recipe_policy
 from scalinginter.types import Trajectory
@@ -29,12 +30,18 @@ def sweep(
     torch.set_num_threads(recipe.model.num_threads)
     families, path = Families(recipe), None if policy_path is None else str(policy_path)
     tasks = {horizon: held_out_tasks(families, recipe.eval, horizon) for horizon in horizons}
-    policy = load_recipe_policy(recipe, families, path=path)
-    stack = RolloutStack(recipe, policy, families)
+    stack: ChatStack | RolloutStack
+    if recipe.engine.kind == "openai":
+        stack = chat_stack = ChatStack(recipe, families)
+        named = chat_stack.engine.description
+    else:
+        policy = load_recipe_policy(recipe, families, path=path)
+        stack = RolloutStack(recipe, policy, families)
+        named = path or recipe.model.path
     with asyncio.Runner() as runner:
         results, broken = {}, []
         try:
-            runner.run(stack.engine.sync(0))
+            runner.run(stack.start())
             for horizon in horizons:
                 played = runner.run(evaluate(stack.collector(), tasks[horizon], recipe.eval))
                 results[horizon] = summarize(played)
@@ -49,9 +56,11 @@ def sweep(
     )
     if len(broken) < len(horizons):
         print(title, "", *figures_table(results), sep="\n")
+    if isinstance(stack, ChatStack):
+        print(f"\n{stack.engine.usage}")
     if outputs:
         document = {
-            "policy": str(policy_path or recipe.model.path),
+            "policy": named,
             "environment": recipe.environment_names,
             "eval": config.model_dump(mode="json"),
             "by_horizon": results,

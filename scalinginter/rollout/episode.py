@@ -7,11 +7,19 @@ from scalinginter.chat.action import TURNS_LEFT
 from scalinginter.chat.formats import answer_format
 from scalinginter.chat.renderer import Renderer
 from scalinginter.config.schema import ChatConfig, RolloutConfig
-from scalinginter.engine.base import Constraint, GenerateRequest, Generator
+from scalinginter.engine.base import ChatEngine, Constraint, Generator
 from scalinginter.env.pool import EnvPool, EnvSession, Observation, Opening
-from scalinginter.errors import EngineFailure, EnvironmentFailure
+from scalinginter.errors import ContextFull, EngineFailure, EnvironmentFailure
+from scalinginter.rollout.dialogue import (
+    ChatDialogue,
+    Dialogue,
+    Message,
+    Prompt,
+    Said,
+    TokenDialogue,
+)
 from scalinginter.seeds import derive
-from scalinginter.types import Completion, FinishReason, StopReason, Task, Trajectory, Turn
+from scalinginter.types import StopReason, Task, Trajectory, Turn
 
 MAX_RESTARTS = 32  # of an episode that others took down
 
@@ -36,12 +44,15 @@ class EpisodeRunner:
     def __init__(
         self,
         pool: EnvPool,
-        engine: Generator,
-        renderer: Renderer,
+        engine: Generator | ChatEngine,
+        renderer: Renderer | None,
         chat: ChatConfig,
         limits: RolloutConfig,
     ) -> None:
-        """Raises `UserError` if the form of answers does not suit the environment."""
+        """`renderer`: None for a `ChatEngine`, which takes messages.
+
+        Raises `UserError` if the form of answers does not suit the environment.
+        """
         self.pool, self.engine, self.renderer = pool, engine, renderer
         self.chat, self.limits = chat, limits
         self.format = answer_format(chat.format, pool.tools, pool.env_id)
@@ -79,6 +90,8 @@ class EpisodeRunner:
                 return None
             stop = StopReason.TIMEOUT if failure.timeout else StopReason.ENV_ERROR
             error = str(failure)
+        except ContextFull:
+            stop = StopReason.CONTEXT
         except EngineFailure as failure:
             stop, error = StopReason.ENGINE_ERROR, str(failure)
         except TimeoutError:
@@ -86,7 +99,8 @@ class EpisodeRunner:
             error = f"the episode took longer than {self.limits.episode_timeout_s:g} s"
         finally:
             self._playing.discard(play)
-            self.engine.release(play.session_id)
+            if play.dialogue is not None:
+                play.dialogue.close()
             if play.session is not None:
                 await play.session.close()
         return Trajectory(
@@ -101,11 +115,21 @@ class EpisodeRunner:
             first_observation=play.session.first.text if play.session else "",
             error=error,
             family=spec.family,
-            next_ids=tuple(play.upcoming) if stop.is_truncation else (),
-            next_forked=play.next_forked,
+            next_ids=play.dialogue.next_ids if play.dialogue and stop.is_truncation else (),
+            next_forked=play.dialogue is not None and play.dialogue.next_forked,
         )
 
-    def messages(self, opening: Opening, turns_left: int) -> list[dict[str, str]]:
+    def dialogue(self, messages: list[Message], session: str) -> Dialogue:
+        """Begin an episode's conversation with the engine."""
+        if isinstance(self.engine, ChatEngine):
+            return ChatDialogue(self.engine, messages)
+        assert self.renderer is not None
+        limit = min(self.limits.max_context, self.engine.max_context)
+        return TokenDialogue(
+            self.engine, self.renderer, messages, session=session, max_context=limit
+        )
+
+    def messages(self, opening: Opening, turns_left: int) -> list[Message]:
         """Return the messages that open an episode."""
         told = self.format.briefing(opening.instructions, opening.rules)
         return [
@@ -123,6 +147,7 @@ class EpisodeRunner:
         """Return the constraint to the admissible actions, where the recipe asks for it."""
         if not self.chat.constrain_to_admissible or not observation.admissible:
             return None
+        assert self.renderer is not None  # the recipe refuses constraints for a `ChatEngine`
         return self.renderer.constrain(observation.admissible)
 
 
@@ -137,45 +162,26 @@ class _Play:
         self.success = False
         self.num_generated = 0
         self.num_parse_failures = 0  # in a row
-        self.upcoming: list[int] = []  # what the next turn appends, if it fits the context
-        self.next_forked = False
+        self.dialogue: Dialogue | None = None  # once the environment is there
 
     async def until_stopped(self) -> StopReason:
         runner, spec, limits = self.runner, self.spec, self.runner.limits
         self.session = await runner.pool.open(spec.task, seed=spec.env_seed, horizon=spec.horizon)
         observation = self.session.first
         messages = runner.messages(self.session.opening, spec.horizon)
-        appended = runner.renderer.opening(messages)
-        context: list[int] = []
-        forked = False
+        self.dialogue = dialogue = runner.dialogue(messages, self.session_id)
         for turn in range(spec.horizon):
-            context += appended
-            room = self._room(len(context))
-            if isinstance(room, StopReason):
-                return room
-            completion = await runner.engine.generate(
-                self._request(turn, context, room, observation)
-            )
-            runner.forwarded_tokens += completion.forwarded_tokens
-            observation, record = await self._act(completion, appended, forked, observation)
+            if not dialogue.fits(limits.max_tokens_per_turn):
+                return StopReason.CONTEXT
+            said = await dialogue.ask(self._prompt(turn, observation))
+            runner.forwarded_tokens += said.completion.forwarded_tokens
+            observation, record = await self._act(said, observation)
             stop = self._take(record, observation)
             if stop is not None and not stop.is_truncation:
                 return stop
-            context += completion.token_ids
-            shown = runner.with_turns_left(observation.text, spec.horizon - turn - 1)
-            messages += [
-                {"role": "assistant", "content": record.text},
-                {"role": "user", "content": shown},
-            ]
-            ended = completion.finish is FinishReason.STOP
-            forked = runner.renderer.must_fork(messages)
-            if forked:
-                context, appended = [], runner.renderer.fork(messages)
-            else:
-                appended = runner.renderer.extend(shown, ended)
-            fits = len(context) + len(appended) <= self._max_context
-            self.upcoming, self.next_forked = appended if fits else [], forked
-            if stop is not None or turn + 1 == spec.horizon:
+            left = spec.horizon - turn - 1
+            dialogue.go_on(said, runner.with_turns_left(observation.text, left))
+            if stop is not None or not left:
                 return StopReason.HORIZON
             if (
                 limits.max_tokens_per_episode
@@ -184,40 +190,22 @@ class _Play:
                 return StopReason.TOKENS
         raise AssertionError("a horizon is at least one turn")
 
-    @property
-    def _max_context(self) -> int:
-        return min(self.runner.limits.max_context, self.runner.engine.max_context)
-
-    def _room(self, num_context: int) -> int | StopReason:
-        """Return how many tokens this turn may have; what is checked is the prompt that is sent."""
+    def _prompt(self, turn: int, observation: Observation) -> Prompt:
         limits = self.runner.limits
         room = limits.max_tokens_per_turn
-        if num_context + room > self._max_context:
-            return StopReason.CONTEXT
         if limits.max_tokens_per_episode is not None:
             room = min(room, limits.max_tokens_per_episode - self.num_generated)
-        return room
-
-    def _request(
-        self, turn: int, context: list[int], room: int, observation: Observation
-    ) -> GenerateRequest:
-        return GenerateRequest(
-            session=self.session_id,
-            prompt_ids=list(context),
+        return Prompt(
             max_new_tokens=room,
             seed=derive(self.spec.seed, turn),
             temperature=self.spec.temperature,
-            stop_ids=self.runner.renderer.stop_ids,
             constraint=self.runner.constraint(observation),
         )
 
-    async def _act(
-        self, completion: Completion, appended: list[int], forked: bool, before: Observation
-    ) -> tuple[Observation, Turn]:
+    async def _act(self, said: Said, before: Observation) -> tuple[Observation, Turn]:
         """Send the action; an answer without one gets help and costs the turn all the same."""
         assert self.session is not None
-        text = self.runner.renderer.decode(completion.token_ids)
-        answer = self.runner.format.parse(text)
+        answer = self.runner.format.parse(said.text)
         if answer.action is None:
             after = replace(before, text=answer.note, reward=0.0, terminated=False, truncated=False)
         else:
@@ -226,15 +214,15 @@ class _Play:
                 after = replace(after, text=f"{after.text}\n{answer.note}")
         action = answer.action
         self.num_parse_failures = self.num_parse_failures + 1 if action is None else 0
-        self.num_generated += len(completion.token_ids)
+        self.num_generated += said.completion.num_tokens
         record = Turn(
-            context_ids=tuple(appended),
-            completion=completion,
-            text=text,
+            context_ids=said.context_ids,
+            completion=said.completion,
+            text=said.text,
             action=action,
             observation=after.text,
             reward=after.reward,
-            forked=forked,
+            forked=said.forked,
         )
         return after, record
 

@@ -28,11 +28,16 @@ def episode_record(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _turn_record(turn: Turn) -> dict[str, Any]:
-    return {
+    told = {
         "text": turn.text,
         "action": turn.action,
         "observation": turn.observation,
         "reward": turn.reward,
+    }
+    if turn.completion.counted_tokens is not None:  # it came as text: nobody knows its ids
+        return told | {"counted_tokens": turn.completion.counted_tokens}
+    return {
+        **told,
         "forked": turn.forked,
         "context_ids": list(turn.context_ids),
         "token_ids": list(turn.completion.token_ids),

@@ -1,11 +1,12 @@
 """Everything between a recipe and an episode: engine, renderer, environments, collectors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 
 from scalinginter.chat.renderer import Renderer
+from scalinginter.config.engines import refuse_for_training
 from scalinginter.config.schema import FamilyConfig, Recipe
 from scalinginter.engine.base import Engine, Generator
 from scalinginter.engine.local import LocalEngine
@@ -55,16 +56,12 @@ class RolloutStack:
         `training`: an older policy takes part, where the recipe asks for it.
         """
         engine = self._training_engine() if training else self.engine
-        rollout = self._recipe.rollout
-        return Collector(
-            {family.name: self._runner(family.config, engine) for family in self.families},
-            max_concurrent=rollout.max_concurrent,
-            max_retries=rollout.max_retries,
-            straggler_timeout_s=rollout.straggler_timeout_s,
-            limits={
-                f.name: f.config.max_concurrent for f in self.families if f.config.max_concurrent
-            },
-        )
+        runners = {family.name: self._runner(family.config, engine) for family in self.families}
+        return make_collector(self._recipe, runners)
+
+    async def start(self) -> None:
+        """Bring the policy to the engine, where no trainer does."""
+        await self.engine.sync(0)
 
     async def before_step(self, step: int) -> None:
         """Bring the older policy up to date where that is due before step `step` (from 0)."""
@@ -113,15 +110,7 @@ class RolloutStack:
         return stream
 
     def _runner(self, environment: FamilyConfig, engine: Generator) -> EpisodeRunner:
-        recipe = self._recipe
-        pool = EnvPool(
-            environment.id,
-            environment.params,
-            num_workers=environment.num_workers,
-            turn_timeout_s=environment.turn_timeout_s,
-            reset_timeout_s=environment.reset_timeout_s,
-            want_admissible=recipe.chat.constrain_to_admissible,
-        )
+        recipe, pool = self._recipe, make_pool(self._recipe, environment)
         self._pools.append(pool)
         return EpisodeRunner(pool, engine, self.renderer, recipe.chat, recipe.rollout)
 
@@ -140,6 +129,32 @@ class RolloutStack:
         return sum(pool.pending for pool in self._pools)
 
 
+def make_pool(recipe: Recipe, environment: FamilyConfig) -> EnvPool:
+    """Make the instances of one environment of a recipe."""
+    return EnvPool(
+        environment.id,
+        environment.params,
+        num_workers=environment.num_workers,
+        turn_timeout_s=environment.turn_timeout_s,
+        reset_timeout_s=environment.reset_timeout_s,
+        want_admissible=recipe.chat.constrain_to_admissible,
+    )
+
+
+def make_collector(
+    recipe: Recipe, runners: Mapping[str, EpisodeRunner], at_most: int | None = None
+) -> Collector:
+    """Make the collector of a recipe's environments. `at_most`: episodes at a time."""
+    rollout = recipe.rollout
+    return Collector(
+        runners,
+        max_concurrent=min(rollout.max_concurrent, at_most or rollout.max_concurrent),
+        max_retries=rollout.max_retries,
+        straggler_timeout_s=rollout.straggler_timeout_s,
+        limits={f.name: f.max_concurrent for f in recipe.families if f.max_concurrent},
+    )
+
+
 def make_engine(
     recipe: Recipe,
     policy: Policy,
@@ -148,7 +163,8 @@ def make_engine(
     folder: Path | None = None,
     share: tuple[int, int] = (0, 1),
 ) -> Engine:
-    """Make the engine that a recipe names."""
+    """Make the engine that a recipe names. Raises `UserError` for one that has no tokens."""
+    refuse_for_training(recipe.engine)
     rollout = recipe.rollout
     if recipe.engine.kind == "scripted":
         script = [renderer.answer(text) for text in recipe.engine.script]
