@@ -1,21 +1,13 @@
-"""Serves a corpus to this environment, or to any client of Search-R1's retrieval protocol.
+"""Serves a corpus to this environment, or to any client of Search-R1's retrieval protocol:
+`scalinginter serve-retriever`."""
 
-    python -m environments.search.serve --port 8000
-    python -m environments.search.serve --documents corpus.jsonl
-
-`--port 0` (default) takes a free port. The address is printed when the server takes requests.
-"""
-
-import argparse
 import asyncio
 import socket
-import sys
-from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
 
-from environments.search.atlas import WORLDS, atlas_index
+from environments.search.atlas import atlas_index
 from environments.search.files import index_of
 from environments.search.index import Hit, Retriever
 from scalinginter.errors import UserError
@@ -71,38 +63,26 @@ def _entry(hit: Hit, scored: bool) -> dict[str, Any]:
     return {"document": document, "score": hit.score} if scored else document
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until stopped (Ctrl-C or SIGTERM)."""
-    parser = argparse.ArgumentParser(
-        prog="python -m environments.search.serve",
-        description="Serve a corpus over Search-R1's retrieval protocol.",
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="default: this machine only")
-    parser.add_argument("--port", type=int, default=0, help="default: a free one")
-    corpus = parser.add_mutually_exclusive_group()
-    corpus.add_argument("--world", choices=WORLDS, default="atlas", help="our corpus")
-    corpus.add_argument("--documents", metavar="FILE", help="a corpus of yours (JSONL)")
-    options = parser.parse_args(arguments)
+def corpus(world: str, documents: str | None) -> Retriever:
+    """Return the index of a file of documents, or of one of our worlds."""
+    return index_of(documents) if documents else atlas_index(world)
+
+
+def serve(retriever: Retriever, host: str, port: int) -> None:
+    """Serve until stopped (Ctrl-C or SIGTERM); port 0 takes a free one.
+
+    Prints the address when the server takes requests. Raises `UserError` if it cannot listen.
+    """
     try:
-        retriever = _retriever(options)
-        listening = socket.create_server((options.host, options.port))
-    except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        listening = socket.create_server((host, port))
+    except OSError as error:
+        raise UserError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; "
+            "choose another --host or --port (0: a free one)"
+        ) from None
     host, port = listening.getsockname()[:2]
 
     def announce(*_: object) -> None:
         print(f"http://{host}:{port}/retrieve", flush=True)
 
     web.run_app(make_app(retriever), sock=listening, print=announce)
-    return 0
-
-
-def _retriever(options: argparse.Namespace) -> Retriever:
-    if options.documents:
-        return index_of(options.documents)
-    return atlas_index(options.world)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,6 +21,7 @@ COMMANDS = {
     "describe-env": ("scalinginter.cli.describe_env", "measure an environment for its card"),
     "prepare-env": ("scalinginter.cli.prepare_env", "generate an environment's games ahead"),
     "serve-env": ("scalinginter.cli.serve_env", "serve an environment over HTTP and websocket"),
+    "serve-retriever": ("scalinginter.cli.serve_retriever", "serve a corpus as Search-R1 does"),
     "fetch-model": ("scalinginter.cli.fetch_model", "fetch and convert a model that needs no hub"),
     "merge-adapter": (
         "scalinginter.cli.merge_adapter",

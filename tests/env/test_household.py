@@ -17,8 +17,9 @@ def _task(*kinds: str, key: str = "0", rooms: int = 1, copies: int = 2, clutter:
     return Task(f"{'-'.join(kinds)}/{key}", "household", data)
 
 
-def _start(*kinds: str, key: str = "0", reward: str = "success", **sizes: int) -> Household:
-    env = Household(reward=reward)
+def _start(*kinds: str, key: str = "0", **params: object) -> Household:
+    sizes = {name: params.pop(name) for name in ("rooms", "copies", "clutter") if name in params}
+    env = Household(**params)
     env.reset(options={"task": _task(*kinds, key=key, **sizes)})
     return env
 
@@ -46,6 +47,38 @@ def test_any_drawn_task_is_solved_by_its_expert_and_not_before_its_last_action(
     ends = [answer[1:3] for answer in _play(env, env.expert_plan())]
     assert ends[-1] == (1.0, True)
     assert set(ends[:-1]) == {(0.0, False)}
+
+
+@given(kinds=ERRANDS, key=st.integers(0, 10**6), rooms=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_an_expert_that_searches_solves_any_drawn_task(kinds: list[str], key: int, rooms: int):
+    env = _start(*kinds, key=str(key), rooms=rooms, expert="search")
+    ends = [answer[1:3] for answer in _play(env, env.expert_plan())]
+    assert ends[-1] == (1.0, True)
+    assert set(ends[:-1]) == {(0.0, False)}
+
+
+@given(kinds=ERRANDS, key=st.integers(0, 10**6), rooms=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_an_expert_that_searches_takes_only_what_it_was_shown(
+    kinds: list[str], key: int, rooms: int
+):
+    env = _start(*kinds, key=str(key), rooms=rooms, expert="search")
+    shown = ""
+    for action in env.expert_plan():
+        verb, *words = re.split(r" (?:from|in/on) | (?=\S+ \d)", action)
+        assert verb not in ("take", "use") or words[0] in shown
+        shown += env.step(action)[0]
+
+
+def test_an_expert_that_searches_looks_into_the_receptacles_in_their_order():
+    env = _start("place", key="0", expert="search")
+    first, _ = env.reset(options={"task": _task("place")})
+    order = re.findall(r"[a-z]+ \d+", first)
+    plan = env.expert_plan()
+    taken = next(i for i, action in enumerate(plan) if action.startswith("take"))
+    walked = [action[6:] for action in plan[:taken] if action.startswith("go to")]
+    assert walked == order[: len(walked)]
 
 
 @given(kinds=ERRANDS, key=st.integers(0, 10**6))

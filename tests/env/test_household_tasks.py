@@ -129,6 +129,7 @@ def test_it_passes_the_conformance_check():
         ({"min_errands": 4, "max_errands": 3}, "max_errands must be a whole number from 4 to 8"),
         ({"rooms": 5}, "rooms must be a whole number from 1 to 4, got 5"),
         ({"reward": "sucess"}, "reward must be one of success, progress, got 'sucess' .did you me"),
+        ({"expert": "serch"}, "expert must be one of direct, search, got 'serch' .did you mean"),
         ({"num_test": 0}, "num_test must be a whole number from 1"),
     ],
 )

@@ -26,6 +26,7 @@ from environments.search.env import Search
 from environments.search.files import parse_document
 from environments.search.index import Document, Hit
 from environments.search.remote import RemoteRetriever
+from scalinginter.cli.main import main
 from scalinginter.env.base import SPLITS
 from scalinginter.env.check import check_env
 from scalinginter.errors import EnvironmentFailure
@@ -165,7 +166,14 @@ def test_a_bad_request_is_refused(url, body, status, said):
 def test_the_command_serves_documents_of_the_user_until_it_is_told_to_stop(tmp_path):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id": "7", "contents": "\\"Zebra\\"\\nIt has stripes."}\n')
-    command = [sys.executable, "-m", "environments.search.serve", "--documents", str(corpus)]
+    command = [
+        sys.executable,
+        "-m",
+        "scalinginter.cli.main",
+        "serve-retriever",
+        "--documents",
+        corpus,
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
         assert server.stdout is not None
@@ -182,8 +190,22 @@ def test_the_command_serves_documents_of_the_user_until_it_is_told_to_stop(tmp_p
 
 def test_the_command_names_what_is_wrong_with_the_users_documents(tmp_path, capsys):
     (tmp_path / "c.jsonl").write_text("{}\n")
-    assert serve.main(["--documents", str(tmp_path / "c.jsonl")]) == 2
+    assert main(["serve-retriever", "--documents", str(tmp_path / "c.jsonl")]) == 2
     assert "c.jsonl:1: needs 'text'" in capsys.readouterr().err
+
+
+def test_the_command_says_which_port_is_taken(tmp_path, capsys):
+    (tmp_path / "c.jsonl").write_text('{"id": "7", "title": "Zebra", "text": "It has stripes."}\n')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["--documents", str(tmp_path / "c.jsonl"), "--port", str(port)]
+        assert main(["serve-retriever", *words]) == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_the_command_refuses_a_port_that_is_none(capsys):
+    assert main(["serve-retriever", "--port", "65536"]) == 2
+    assert "--port must be from 0 (a free one) to 65535, got 65536" in capsys.readouterr().err
 
 
 # --- failures ---------------------------------------------------------------------------------

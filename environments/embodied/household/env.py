@@ -23,6 +23,7 @@ MOST_TASKS = 100_000  # of a split
 MOST_ERRANDS = 8
 MOST_CLUTTER = 30
 REWARDS = ("success", "progress")
+EXPERTS = ("direct", "search")
 RULES = """\
 You do errands in a home. You do not know where things are: go to receptacles, and open those that \
 are closed. You act on the receptacle that you stand at, and carry one thing at a time. All of the \
@@ -41,6 +42,8 @@ class Household(TextEnv):
         clutter: things in the home that no errand asks for, 0 to 30.
         reward: `success`: 1 at the end; `progress`: a share for every stage of an errand (in hand,
             treated, put away) that was not reached before.
+        expert: `direct`: it knows where everything is; `search`: it looks into one receptacle after
+            the other. Required turns are those of its plan.
         num_train, num_validation, num_test: tasks per split.
         task_seed: which tasks.
     """
@@ -57,6 +60,7 @@ class Household(TextEnv):
         copies: int = 4,
         clutter: int = 10,
         reward: str = "success",
+        expert: str = "direct",
         num_train: int = 1008,
         num_validation: int = 144,
         num_test: int = 144,
@@ -68,18 +72,15 @@ class Household(TextEnv):
         check_whole("copies", copies, 1, 6)
         check_whole("clutter", clutter, 0, MOST_CLUTTER)
         check_whole("task_seed", task_seed, 0)
-        if reward not in REWARDS:
-            raise UserError(
-                f"reward must be one of {', '.join(REWARDS)}, got {reward!r}"
-                f"{nearest(str(reward), REWARDS)}"
-            )
+        _check_one("reward", reward, REWARDS)
+        _check_one("expert", expert, EXPERTS)
         self._sizes = (num_train, num_validation, num_test)
         for split, size in zip(SPLITS, self._sizes, strict=True):
             check_whole(f"num_{split}", size, 1, MOST_TASKS)
         numbers = range(min_errands, max_errands + 1)
-        self._design = Design(
-            chosen_kinds(kinds, KINDS, "errand"), numbers, rooms, copies, clutter, task_seed
-        )
+        chosen = chosen_kinds(kinds, KINDS, "errand")
+        search = expert == "search"
+        self._design = Design(chosen, numbers, rooms, copies, clutter, task_seed, search)
         self._by_progress = reward == "progress"
         self.instructions = RULES + GRAMMAR.format(forms=", ".join(SHOWN))
         self._over = True
@@ -127,8 +128,8 @@ class Household(TextEnv):
         return [] if self._over else actions_now(self._world)
 
     def expert_plan(self) -> list[str] | None:
-        """Return the actions of an expert who knows where everything is. Not proved shortest."""
-        return solve(*build(**self._data))
+        """Return the actions of the expert that `expert` names. Not proved shortest."""
+        return solve(*build(**self._data), self._design.search)
 
     def corpus(self) -> list[str]:
         """Return texts that hold every word of the tasks of all splits."""
@@ -139,3 +140,11 @@ class Household(TextEnv):
             " ".join([*map(a, nouns), *(noun.capitalize() for noun in nouns)]),
             " ".join([*errands, "on", *map(str, range(1, 25))]),
         ]
+
+
+def _check_one(name: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise UserError(
+            f"{name} must be one of {', '.join(allowed)}, got {value!r}"
+            f"{nearest(str(value), allowed)}"
+        )

@@ -35,6 +35,7 @@ class Design:
     copies: int
     clutter: int
     seed: int
+    search: bool  # has the expert to look for things?
 
 
 @functools.lru_cache(maxsize=8)
@@ -55,7 +56,7 @@ def make_tasks(design: Design, sizes: tuple[int, int, int]) -> dict[Split, tuple
         while any(positions.values()):
             split, name, data, (world, errands) = next(draws)
             if positions[split]:
-                task = Task(name, "household", data, len(solve(world, errands)))
+                task = Task(name, "household", data, len(solve(world, errands, design.search)))
                 found[split][positions[split].pop(0)] = task
     return {split: tuple(tasks[i] for i in sorted(tasks)) for split, tasks in found.items()}
 
