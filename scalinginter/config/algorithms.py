@@ -136,6 +136,7 @@ class PPOConfig(PolicyGradientConfig):
     adaptive_lam: PositiveFloat | None = None  # lam = 1 - 1 / (adaptive_lam * length); 0.05 in VAPO
     bootstrap_truncated: bool = True  # a cut episode ends with the value of the state after it
     normalize_advantages: bool = True  # over the batch, to mean 0 and deviation 1
+    normalize_by_task: bool = False  # that by environment instead of over the whole batch
     value_clip: PositiveFloat | None = 0.2  # a value is not led further from the old one
     value_coefficient: PositiveFloat = 0.5  # of half the squared error
     critic: CriticConfig = CriticConfig()
@@ -147,6 +148,12 @@ class PPOConfig(PolicyGradientConfig):
                 "gamma: 1 with bootstrap_truncated: true makes an episode that never ends worth as "
                 "much as a success; set gamma below 1 (0.99) or bootstrap_truncated: false"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_normalization(self) -> "PPOConfig":
+        if self.normalize_by_task and not self.normalize_advantages:
+            raise ValueError("normalize_by_task: true needs normalize_advantages: true")
         return self
 
 

@@ -1,7 +1,7 @@
 # ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """From a critic's values to the advantages of a step's rows, once, before the first update.
 
-    rows -> values -> GAE per episode -> whitened over the batch
+    rows -> values -> GAE per episode -> whitened over the batch, or per environment
 
 Where a limit of ours cut an episode, its last row is forwarded with what the policy would have seen
 next (`Trajectory.next_ids`): the value of that state stands for all that was not played. Where that
@@ -65,7 +65,7 @@ def estimate_advantages(
     for number, own in rows.items():
         values_N = np.concatenate([next(rest) for _ in probes[number]])
         done += _of_episode(own, episodes[number], values_N, config)
-    whitened, metrics = _whitened(done, config, sum_over_ranks)
+    whitened, metrics = _whitened(done, episodes, config, sum_over_ranks)
     cut = [float(sum(_bootstraps(episodes[number], config) for number in rows)), float(len(rows))]
     bootstrapped, count = sum_over_ranks(cut)
     metrics["value/bootstrapped_share"] = bootstrapped / max(count, 1.0)
@@ -166,33 +166,53 @@ def _spread(row: TrainingSample, entries: Floats, elsewhere: float) -> NDArray[n
 
 
 def _whitened(
-    rows: list[TrainingSample], config: PPOConfig, sum_over_ranks: SumOverRanks
+    rows: list[TrainingSample],
+    episodes: Sequence[Trajectory],
+    config: PPOConfig,
+    sum_over_ranks: SumOverRanks,
 ) -> tuple[list[TrainingSample], dict[str, float]]:
     """Bring the advantages of all decisions, on all ranks, to mean 0 and deviation 1.
 
-    At turn level a turn is one decision, however many tokens it has.
+    At turn level a turn is one decision, however many tokens it has. With `normalize_by_task` each
+    environment's decisions are brought there by themselves.
     """
     decisions = [(row, np.isfinite(_targets(row))) for row in rows]
-    advantages = _joined([row.advantages[at] for row, at in decisions])
     targets = _joined([_targets(row)[at] for row, at in decisions])
     errors = targets - _joined([_values_of(row)[at] for row, at in decisions])
-    own = [float(len(advantages))]
-    own += [float(f) for x in (advantages, targets, errors) for f in (x.sum(), (x * x).sum())]
-    count, total, squares, *rest = sum_over_ranks(own)
-    mean, deviation = moments(total, squares, count)
+    by_task = config.normalize_by_task
+    names = sorted({e.family for e in episodes}) if by_task else [""]  # the same on every rank
+    tasks = [episodes[row.episode].family if by_task else "" for row in rows]
+    advantages = {
+        name: _joined(
+            [row.advantages[at] for (row, at), t in zip(decisions, tasks, strict=True) if t == name]
+        )
+        for name in names
+    }
+    each = [_sums(x) for x in (targets, errors, *advantages.values())]
+    totals = iter(sum_over_ranks([number for sums in each for number in sums]))
+    summed = [(next(totals), next(totals), next(totals)) for _ in each]
+    found = {name: moments(*sums) for name, sums in zip(names, summed[2:], strict=True)}
     if config.normalize_advantages:
-        scale = deviation + WHITEN_EPSILON
-        rows = [
-            replace(row, advantages=((row.advantages - mean) / scale).astype(np.float32))
-            for row in rows
-        ]
+        rows = [_scaled(row, *found[task]) for row, task in zip(rows, tasks, strict=True)]
+    (target, target_squares, count), (error, error_squares, _) = summed[:2]
+    explained = explained_variance((count, target, target_squares, error, error_squares))
     metrics = {
-        "value/explained_variance": explained_variance((count, rest[0], rest[1], rest[2], rest[3])),
-        "value/target_mean": rest[0] / max(count, 1.0),
-        "value/error_mean": rest[2] / max(count, 1.0),
-        "value/advantage_std": deviation,
+        "value/explained_variance": explained,
+        "value/target_mean": target / max(count, 1.0),
+        "value/error_mean": error / max(count, 1.0),
+        "value/advantage_std": moments(*np.sum(summed[2:], axis=0).tolist())[1],
     }
     return rows, metrics
+
+
+def _sums(values: Floats) -> tuple[float, float, float]:
+    """Return sum, sum of squares and count, as `moments` takes them."""
+    return float(values.sum()), float((values * values).sum()), float(len(values))
+
+
+def _scaled(row: TrainingSample, mean: float, deviation: float) -> TrainingSample:
+    scaled_T = (row.advantages - mean) / (deviation + WHITEN_EPSILON)
+    return replace(row, advantages=scaled_T.astype(np.float32))
 
 
 def _targets(row: TrainingSample) -> NDArray[np.float32]:

@@ -180,6 +180,21 @@ def test_advantages_are_whitened_over_the_decisions_of_the_batch(make, level):
     assert metrics["value/explained_variance"] < 1.0
 
 
+def test_each_environment_is_whitened_by_itself_on_request(make):
+    small = episode(turn([1, 2], [4, 5], 0.01), turn([6], [8]), family="small")
+    episodes = [dataclasses.replace(ENDED, family="large"), small]
+    rows, _ = make(normalize_by_task=True).estimate(rows_of(*episodes), episodes)
+    for row in rows:
+        decisions = row.advantages[row.mask]
+        assert decisions.mean() == pytest.approx(0.0, abs=1e-5)
+        assert decisions.std(ddof=1) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_whitening_by_environment_needs_whitening():
+    with pytest.raises(ValueError, match="normalize_advantages: true"):
+        PPOConfig(normalize_by_task=True, normalize_advantages=False)
+
+
 def weights(module):
     return torch.cat([p.detach().flatten() for p in module.parameters()])
 

@@ -148,7 +148,7 @@ def test_pitfall_34_a_process_without_any_data_takes_part(recipe, tmp_path):
 
 
 OVER_THE_STEP = [  # what is estimated or normalised over the episodes of all processes
-    {"kind": "ppo", "critic": {"warmup_steps": 1}},
+    {"kind": "ppo", "critic": {"warmup_steps": 1}, "normalize_by_task": True},
     {"kind": "reinforce_pp"},
     {"kind": "gigpo", "normalize_by_task": True},
 ]
