@@ -26,6 +26,8 @@ CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 BASELINE = HERE / "baselines" / "trl_comparison.json"
 TRL_PACKAGES = ["trl==1.16.0", "accelerate", "transformers", "datasets", "jmespath"]
 GOALS = {8: 1 / 3, 16: 1 / 4}  # CPU-seconds a step, ours over TRL's
+UPDATE_GOALS = {8: 1 / 2}  # the same of the update alone
+GROWTH_GOAL = 2.05  # our step at twice the horizon, over the step
 
 SHAPES = {
     "tiny": {
@@ -60,6 +62,7 @@ ROWS = [  # label, key, digits
     ("forwarded tokens, rollout", "rollout_forwarded", 0),
     ("forwarded tokens, update", "update_forwarded", 0),
     ("generated tokens a CPU-second", "rate", 0),
+    ("peak memory, MiB", "peak_mib", 0),
     ("load of the machine", "load", 1),
 ]
 
@@ -155,21 +158,38 @@ def compare(args: argparse.Namespace, horizon: int) -> dict:
         "ratio": ours["cpu_s"] / trl["cpu_s"],
         "ratio_per_generated_token": trl["rate"] / ours["rate"],
         "goal": GOALS.get(horizon),
+        "update_ratio": ours["update_cpu_s"] / trl["update_cpu_s"],
+        "update_goal": UPDATE_GOALS.get(horizon),
         "about": about,
         "steps": {"trl": trl_steps, "ours": own_steps},
     }
 
 
 def show(result: dict) -> None:
-    goal = "none" if result["goal"] is None else f"{result['goal']:.3f}"
+    """Print one horizon: both sides, their ratio, the goal where there is one."""
+    medians = result["medians"]
+    goals = {"cpu_s": result["goal"], "update_cpu_s": result["update_goal"]}
     print(f"\nH = {result['horizon']:<29} {'TRL':>10} {'ours':>10} {'ours/TRL':>10}   goal")
     for label, key, digits in ROWS:
-        trl, ours = result["medians"]["trl"][key], result["medians"]["ours"][key]
+        trl, ours = medians["trl"][key], medians["ours"][key]
         ratio = f"{ours / trl:.3f}" if trl else "-"
-        line = f"{label:<33} {trl:>10.{digits}f} {ours:>10.{digits}f} {ratio:>10}"
-        print(f"{line}   {goal}" if key == "cpu_s" else line)
+        goal = f"   {goals[key]:.3f}" if goals.get(key) else ""
+        print(f"{label:<33} {trl:>10.{digits}f} {ours:>10.{digits}f} {ratio:>10}{goal}")
     print(f"{'ratio a generated token':<55} {result['ratio_per_generated_token']:>10.3f}")
-    sys.stdout.flush()
+    padding = "padding in our update (goal: at most 5 %)"
+    print(f"{padding:<55} {medians['ours']['padding_share']:>10.1%}")
+    unique = "our update: forwarded over unique tokens (1.05)"
+    print(f"{unique:<55} {medians['ours']['forwarded_over_unique']:>10.3f}", flush=True)
+
+
+def show_growth(results: list[dict]) -> None:
+    """Print what our step costs at twice the horizon, for horizons that are twice another."""
+    cost = {result["horizon"]: result["medians"]["ours"]["cpu_s"] for result in results}
+    for horizon in sorted(cost):
+        if 2 * horizon in cost:
+            growth = cost[2 * horizon] / cost[horizon]
+            line = f"our step from H = {horizon} to H = {2 * horizon}"
+            print(f"{line}: {growth:.2f} times (goal from 8 to 16: {GROWTH_GOAL})", flush=True)
 
 
 def cpu_model() -> str:
@@ -216,10 +236,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=BASELINE)
     args = parser.parse_args()
     WORK.mkdir(exist_ok=True)
+    results = []
     for horizon in map(int, args.horizon.split(",")):
-        result = compare(args, horizon)
-        show(result)
-        write(args.out, result)
+        results.append(compare(args, horizon))
+        show(results[-1])
+        write(args.out, results[-1])
+    show_growth(results)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,14 @@ that depends on what was said, so that no advantage is 0 and the update leaves o
 import argparse
 import json
 import os
+import resource
 import statistics
 import string
 import sys
 import time
 import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -174,6 +177,7 @@ def measure(trainer: Trainer, steps: int, counted: list[int], lockstep: bool) ->
         rollout_forwarded = trainer.stack.engine.stats.forwarded_tokens - engine
         update_forwarded = learner.forward_tokens - updated
         assert counted[0] == rollout_forwarded + update_forwarded, "tokens are not accounted for"
+        metrics = last_metrics(trainer)
         record = {
             "step": step,
             "cpu_s": cpu,
@@ -185,11 +189,14 @@ def measure(trainer: Trainer, steps: int, counted: list[int], lockstep: bool) ->
             "env_steps": sum(turn.action is not None for turn in turns),
             "generated_tokens": generated,
             "drawn_tokens": sum(not f for turn in turns for f in turn.completion.forced),
-            "trained_tokens": last_metrics(trainer)["update/tokens"],
+            "trained_tokens": metrics["update/tokens"],
+            "padding_share": metrics["update/padding_share"],
+            "forwarded_over_unique": metrics["update/forwarded_over_unique"],
             "rollout_forwarded": rollout_forwarded,
             "update_forwarded": update_forwarded,
             "opening_tokens": statistics.mean(len(e.turns[0].context_ids) for e in episodes),
             "observation_tokens": statistics.mean([len(t.context_ids) for t in later] or [0]),
+            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "load": os.getloadavg()[0],
         }
         print(json.dumps({k: round(v, 4) for k, v in record.items()}), flush=True)
@@ -210,22 +217,10 @@ def profiled(trainer: Trainer) -> None:
     pstats.Stats(profile).sort_stats("tottime").print_stats(45)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--workdir", type=Path, required=True)
-    parser.add_argument("--shape", type=json.loads, required=True, help="of Qwen3Config, as JSON")
-    parser.add_argument("--horizon", type=int, required=True)
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--prompts", type=int, default=4)
-    parser.add_argument("--generations", type=int, default=8)
-    parser.add_argument("--turn-tokens", type=int, default=20)
-    parser.add_argument("--opening-tokens", type=int, required=True)
-    parser.add_argument("--observation-tokens", type=int, required=True)
-    parser.add_argument("--lockstep", action="store_true", help="wait for a line before a step")
-    parser.add_argument("--profile", action="store_true", help="one more step under cProfile")
-    args = parser.parse_args()
-
-    BUILTIN[ENVIRONMENT] = "__main__:RewardedWords"
+@contextmanager
+def trainer_of(args: argparse.Namespace) -> Generator[Trainer]:
+    """Make the product's trainer for the workload that `args` describe."""
+    BUILTIN[ENVIRONMENT] = f"{__name__}:RewardedWords"
     folder, run_dir = args.workdir / "policy", args.workdir / "run"
     make_policy(folder, args.shape)
     recipe = make_recipe(args, folder, *words_for_tokens(folder, args))
@@ -241,24 +236,34 @@ def main() -> None:
         algorithm = make_algorithm(recipe.algorithm)
         learner = Learner(policy, recipe.train, algorithm, make_accelerator(recipe), args.steps)
         checkpoints = CheckpointStore(run_dir / "checkpoints", keep=1)
-        trainer = Trainer(
-            recipe,
-            policy,
-            algorithm,
-            learner,
-            stack,
-            journal,
-            checkpoints,
-            stop,
-            NoDisplay(),
-        )
+        parts = (recipe, policy, algorithm, learner, stack, journal, checkpoints, stop)
+        trainer = Trainer(*parts, NoDisplay())
         trainer.rollouts = TimedRollouts(trainer.rollouts)
-        measure(trainer, args.steps, count_forwarded(policy.model), args.lockstep)
+        yield trainer
+        stop.finish(stack.aclose())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--workdir", type=Path, required=True)
+    parser.add_argument("--shape", type=json.loads, required=True, help="of Qwen3Config, as JSON")
+    parser.add_argument("--horizon", type=int, required=True)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--prompts", type=int, default=4)
+    parser.add_argument("--generations", type=int, default=8)
+    parser.add_argument("--turn-tokens", type=int, default=20)
+    parser.add_argument("--opening-tokens", type=int, required=True)
+    parser.add_argument("--observation-tokens", type=int, required=True)
+    parser.add_argument("--lockstep", action="store_true", help="wait for a line before a step")
+    parser.add_argument("--profile", action="store_true", help="one more step under cProfile")
+    args = parser.parse_args()
+
+    with trainer_of(args) as trainer:
+        measure(trainer, args.steps, count_forwarded(trainer.policy.model), args.lockstep)
         if args.profile:
             profiled(trainer)
-        stop.finish(stack.aclose())
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    parameters = sum(p.numel() for p in policy.model.parameters())
+    parameters = sum(p.numel() for p in trainer.policy.model.parameters())
     print(json.dumps({"versions": versions, "parameters": parameters}), flush=True)
 
 

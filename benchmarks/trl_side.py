@@ -13,6 +13,7 @@ on. `--equal-answers` takes one environment step less, so that there are `--hori
 import argparse
 import json
 import os
+import resource
 import statistics
 import sys
 import time
@@ -145,6 +146,7 @@ class Clock(TrainerCallback):
             "update_forwarded": trainer.counted[0] - trainer.rollout_forwarded,
             "opening_tokens": statistics.mean(prompt for prompt, _ in seen[0]),
             "observation_tokens": statistics.mean(later or [0]),
+            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "load": os.getloadavg()[0],
         }
         print(json.dumps({k: round(v, 4) for k, v in record.items()}), flush=True)
