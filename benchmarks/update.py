@@ -53,7 +53,7 @@ def rows_of_a_step(trainer) -> list:
 
 
 def attention_operations(rows, shape: dict[str, int]) -> float:
-    """Of causal attention, forward and backward: 2 products, then 5. A group's prompt counts once."""
+    """Of causal attention, forward (2 products) and backward (5); a prompt counts once a group."""
 
     def pairs(length: int) -> float:
         return length * (length + 1) / 2
