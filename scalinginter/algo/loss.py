@@ -29,6 +29,7 @@ class LossBatch:
     mask: Tensor  # bool
     values: "ValueBatch | None" = None  # where the algorithm has a critic
     sequence_log_ratio: Tensor | None = None  # mean log(pi / old) of the token's whole sequence
+    correction: Tensor | None = None  # weight of each surrogate, where others drew the tokens
 
 
 @dataclass(frozen=True, slots=True)

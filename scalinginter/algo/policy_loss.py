@@ -50,6 +50,8 @@ class PolicyLoss:
         ratio_N = self._ratio(batch)
         clip = {"clip_low": config.clip_low, "clip_high": config.clip_high}
         surrogate_N = clipped_surrogate(ratio_N, advantages_N, dual=config.dual_clip, **clip)
+        if batch.correction is not None:
+            surrogate_N = surrogate_N * torch.where(mask_N, batch.correction.detach(), 1.0)
         policy = weighted_sum(surrogate_N, weights_N, mask_N)
         entropy = weighted_sum(batch.entropy, weights_N, mask_N)
         loss = policy - config.entropy_bonus * entropy if config.entropy_bonus else policy

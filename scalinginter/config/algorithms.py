@@ -25,6 +25,13 @@ class PolicyGradientConfig(Section):
     dual_clip: Annotated[float, Field(gt=1)] | None = (
         None  # bound of bad tokens' ratios; 3 in 1912.09729
     )
+    correction: Literal["none", "token", "sequence", "geometric_mask"] = "none"  # docs/async.md
+    correction_max: PositiveFloat = 2.0  # token, sequence: weights are truncated there
+    correction_band: Annotated[list[PositiveFloat], Field(min_length=2, max_length=2)] = Field(
+        default=[0.5, 2.0]
+    )  # geometric_mask: lowest and highest weight of a sequence that is trained
+    old_logprobs: Literal["engine", "recompute", "auto"] = "auto"  # auto: if there is no parity
+    parity_gap: PositiveFloat = 1e-3  # auto: largest difference of log-probs that is none
     loss_aggregation: Literal["token", "sequence", "constant"] = "token"
     constant_tokens: PositiveInt = 3000  # constant: tokens that an episode's sum is divided by
     kl_coefficient: NonNegativeFloat = 0.0
@@ -37,6 +44,18 @@ class PolicyGradientConfig(Section):
     def _check_kl(self) -> "PolicyGradientConfig":
         if self.kl_in == "reward" and self.kl_estimator != "k1":
             raise ValueError("kl_in: reward needs kl_estimator: k1, the only unbiased one there")
+        return self
+
+    @model_validator(mode="after")
+    def _check_correction(self) -> "PolicyGradientConfig":
+        if self.correction != "none" and self.old_logprobs == "engine":
+            raise ValueError(
+                f"correction: {self.correction} needs the learner's own log-probs, which "
+                "old_logprobs: engine does not compute; set old_logprobs: auto or recompute"
+            )
+        low, high = self.correction_band
+        if low >= high:
+            raise ValueError(f"correction_band must be [lowest, highest], got {[low, high]}")
         return self
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 from torch import Tensor
 
 from scalinginter.algo.loss import LossBatch, kl_estimate, weighted_sum
 from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import TrainConfig
 from scalinginter.model.load import Policy
+from scalinginter.train.across import AcrossRanks
 from scalinginter.train.batch import MicroBatch, pack
 from scalinginter.train.critic import Critic
 from scalinginter.train.estimates import estimate_advantages
@@ -24,13 +24,16 @@ from scalinginter.train.minibatch import (
     Minibatch,
     forwarded_rows,
     idle_row,
+    looks_at_sequences,
     packing_metrics,
     row_weights,
+    split,
 )
+from scalinginter.train.off_policy import correction_metrics, recomputes
 from scalinginter.train.optimizer import MasterWeights, learning_rate_scale
 from scalinginter.train.reference import Reference
 from scalinginter.train.sequences import Sequences
-from scalinginter.train.tally import Tally
+from scalinginter.train.tally import Tally, norm_metrics
 from scalinginter.types import TrainingSample, Trajectory
 
 
@@ -60,7 +63,7 @@ class Learner:
     ) -> None:
         self.config, self.algorithm, self.accelerator = config, algorithm, accelerator
         self.total_steps, self.temperature, self.seed = total_steps, temperature, seed
-        self.packed = policy.packed
+        self.packed, self._across = policy.packed, AcrossRanks(accelerator)
         self._reference = Reference(policy.model) if algorithm.needs_reference else None
         self._critic: Critic | None = None
         self._rates = [config.learning_rate]  # of the optimizer's groups: policy, critic
@@ -106,7 +109,7 @@ class Learner:
             samples,
             episodes,
             max_tokens=self.config.micro_batch_tokens,
-            sum_over_ranks=self._sum_over_ranks,
+            sum_over_ranks=self._across.sum,
         )
         self.forward_tokens += estimates.forwarded
         return estimates.samples, estimates.metrics
@@ -114,7 +117,8 @@ class Learner:
     def update(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
         """Take up to `num_epochs * num_minibatches` optimizer steps on the samples of one step.
 
-        The policy that sampled stays the old policy of the ratio throughout. Minibatches are
+        The old policy of the ratio is the one that sampled, or, where the learner scores it itself
+        (`old_logprobs`), the policy at the start of this call, throughout. Minibatches are
         made of whole episodes, once per call, and visited in a new order each epoch. Rows whose
         tokens have no gradient are not forwarded, but do count in the loss's normaliser.
 
@@ -124,10 +128,11 @@ class Learner:
         self.calls += 1
         forwarded = self.forward_tokens
         rng = np.random.default_rng((self.seed, self.calls))
-        minibatches = [self._minibatch(part) for part in self._split(samples, rng)]
-        minibatches = [minibatch for minibatch in minibatches if minibatch.num_tokens]
+        minibatches, corrections = self._prepared(samples, rng)
         if not minibatches:
-            return {"update/skipped": 1.0, "update/tokens": 0.0, "update/forward_tokens": 0.0}
+            (spent,) = self._across.sum([self.forward_tokens - forwarded])
+            skipped = {"update/skipped": 1.0, "update/tokens": 0.0, "update/forward_tokens": spent}
+            return corrections | skipped
         learning_rate = self._set_learning_rate()
         for minibatch in minibatches:
             minibatch.references = [self._reference_logprobs(b) for b in minibatch.batches]
@@ -142,54 +147,58 @@ class Learner:
         self._model.eval()
         self.updates += bool(norms)
         batches = [batch for minibatch in minibatches for batch in minibatch.batches]
-        (forwarded,) = self._sum_over_ranks([self.forward_tokens - forwarded])
+        (spent,) = self._across.sum([self.forward_tokens - forwarded])
         return (
             tally.metrics(steps)
-            | packing_metrics(batches, self.packed, self._sum_over_ranks)
+            | corrections
+            | packing_metrics(batches, self.packed, self._across.sum)
             | {
-                **self._norm_metrics(norms),
+                **norm_metrics(norms, len(self._rates)),
                 "update/skipped": 0.0,
                 "update/nonfinite": float(steps - len(norms)),
                 "update/optimizer_steps": float(len(norms)),
                 "update/tokens": float(sum(m.num_tokens for m in minibatches)),
-                "update/forward_tokens": forwarded,
+                "update/forward_tokens": spent,
                 "update/learning_rate": learning_rate,
             }
         )
 
-    def _split(
+    def _prepared(
         self, samples: Sequence[TrainingSample], rng: np.random.Generator
-    ) -> list[list[TrainingSample]]:
-        """Divide the samples into minibatches of whole episodes, of all ranks together."""
-        count = self.config.num_minibatches
-        if count == 1:
-            return [list(samples)]
-        own = sorted({sample.episode for sample in samples})
-        episodes = rng.permutation(sorted(gather_object(own)))
-        parts = [set(part.tolist()) for part in np.array_split(episodes, count)]
-        return [[sample for sample in samples if sample.episode in part] for part in parts]
+    ) -> tuple[list[Minibatch], dict[str, float]]:
+        """Return the minibatches that have a gradient, and metrics of their old policy."""
+        config, parts = self.algorithm.config, split(samples, self.config.num_minibatches, rng)
+        minibatches = [m for m in map(self._minibatch, parts) if m.num_tokens]
+        recomputed = minibatches and recomputes(config, lambda: self._gap(minibatches[0]))
+        for minibatch in minibatches if recomputed else ():
+            minibatch.score_old_policy(self._logprobs(minibatch.batches), config, self._across)
+        metrics = correction_metrics(config, [m.scored for m in minibatches])
+        every = self.algorithm.uses_every_token
+        return [m for m in minibatches if every or not m.masked], metrics
 
     def _minibatch(self, samples: list[TrainingSample]) -> Minibatch:
         """Pack the rows that have a gradient; weigh their tokens against all of them."""
         device, config = self.accelerator.device, self.algorithm.config
         usable = forwarded_rows(samples, self.algorithm)
         weights = torch.tensor(self._row_weights(samples), dtype=torch.float32)
+        trained = torch.tensor([float(s.mask.sum()) for s in samples])
+        all_weights = float(weights @ trained)
         kept = [sample for sample, used in zip(samples, usable, strict=True) if used]
         weights = weights[torch.tensor(usable, dtype=torch.bool)].to(device)
         batches = pack(kept, self.config.micro_batch_tokens, device)
         shares = [weights[batch.row_N] for batch in batches]
-        (tokens,) = self._sum_over_ranks([sum(map(len, shares))])
-        idle = self._most_over_ranks(len(batches)) - len(batches)
+        tokens, total = self._across.sum([sum(map(len, shares)), all_weights])
+        idle = int(self._across.most(len(batches))) - len(batches)
         sequences = None
-        if config.ratio == "sequence":
+        if looks_at_sequences(config):
             sequences = Sequences(kept, batches, config.sequence)
-        divided = sequences is not None and self._most_over_ranks(sequences.divided) > 0
+        divided = sequences is not None and self._across.most(sequences.divided) > 0
         values = self._critic and self._critic.lay_out(
             kept,
             batches,
             idle=idle,
             ranks=self.accelerator.num_processes,
-            sum_over_ranks=self._sum_over_ranks,
+            sum_over_ranks=self._across.sum,
         )
         for batch in [b for _ in range(idle) for b in pack([idle_row()], 1, device)]:
             batches.append(batch)
@@ -200,23 +209,15 @@ class Learner:
             int(tokens),
             values=values or [],
             num_idle=idle,
+            total=total,
             sequences=sequences,
+            ratio_of_sequences=config.ratio == "sequence",
             divided=divided,
         )
 
     def _row_weights(self, samples: list[TrainingSample]) -> list[float]:
         ranks = self.accelerator.num_processes
-        return row_weights(samples, self.algorithm, ranks, self._sum_over_ranks)
-
-    def _sum_over_ranks(self, values: Sequence[float]) -> list[float]:
-        totals = torch.tensor(values, dtype=torch.float64, device=self.accelerator.device)
-        return self.accelerator.reduce(totals, "sum").tolist()
-
-    def _most_over_ranks(self, value: int) -> int:
-        if self.accelerator.num_processes == 1:
-            return value
-        own = torch.tensor([value], device=self.accelerator.device)
-        return int(self.accelerator.gather(own).max())  # type: ignore[union-attr]
+        return row_weights(samples, self.algorithm, ranks, self._across.sum)
 
     def _step(self, minibatch: Minibatch, tally: Tally, *, measure_gap: bool) -> list[float]:
         """Take one optimizer step; return the gradient norms of policy and critic.
@@ -224,8 +225,8 @@ class Learner:
         The step is refused if one of them is not finite.
         """
         self._model.zero_grad()
-        if minibatch.divided:
-            minibatch.measure(self._logprobs(minibatch))
+        if minibatch.divided and minibatch.ratio_of_sequences:
+            minibatch.measure(self._logprobs(minibatch.batches))
         last = len(minibatch.batches) - 1
         first_idle = len(minibatch.batches) - minibatch.num_idle
         for index in range(len(minibatch.batches)):
@@ -252,11 +253,6 @@ class Learner:
             for group in (policy, *critic)
         ]
 
-    def _norm_metrics(self, norms: list[list[float]]) -> dict[str, float]:
-        names = ["loss/grad_norm", "loss/value_grad_norm"][: len(self._rates)]
-        means = np.mean(norms, axis=0) if norms else np.zeros(len(names))
-        return dict(zip(names, means.tolist(), strict=True))
-
     def _score(self, batch: MicroBatch) -> TokenScores:
         self.forward_tokens += batch.num_forwarded(self.packed)
         return score(
@@ -268,12 +264,20 @@ class Learner:
         )
 
     @torch.no_grad()
-    def _logprobs(self, minibatch: Minibatch) -> list[Tensor]:
+    def _logprobs(self, batches: Sequence[MicroBatch]) -> list[Tensor]:
         """Return the present policy's log-probs [N] of every micro-batch."""
-        found = [self._score(batch).logprobs for batch in minibatch.batches]
+        found = [self._score(batch).logprobs for batch in batches]
         if self._critic is not None:
             self._critic.module.take()  # values that nobody has asked for
         return found
+
+    def _gap(self, minibatch: Minibatch) -> float:
+        """Return the largest gap to the engine's log-probs in the ranks' first micro-batches."""
+        batch = minibatch.batches[0]
+        (logprobs_N,) = self._logprobs([batch])
+        present_N = minibatch.weights[0] > 0  # not on a rank without data
+        gap_N = torch.where(present_N, logprobs_N - batch.behaviour_N, 0.0).abs()
+        return self._across.most(float(gap_N.max()))
 
     def _backward(
         self, minibatch: Minibatch, index: int, tally: Tally, measure_gap: bool, *, idle: bool
@@ -290,6 +294,7 @@ class Learner:
                 weights=weights_N,
                 mask=torch.ones_like(weights_N, dtype=torch.bool),
                 values=critic.value_batch(batch, minibatch.values[index]) if critic else None,
+                correction=minibatch.correction(index),
                 sequence_log_ratio=minibatch.sequence_log_ratio(index, scores.logprobs),
             )
         )

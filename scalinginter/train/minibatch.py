@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from accelerate.utils import gather_object
 from torch import Tensor
 
 from scalinginter.algo.registry import Algorithm
+from scalinginter.config.algorithms import PolicyGradientConfig
+from scalinginter.train.across import AcrossRanks
 from scalinginter.train.batch import MicroBatch
 from scalinginter.train.critic import SumOverRanks, ValueTargets
+from scalinginter.train.off_policy import OldPolicy, score_old_policy
 from scalinginter.train.sequences import Sequences
 from scalinginter.types import TrainingSample
 
@@ -24,13 +28,36 @@ class Minibatch:
     references: list[Tensor | None] = field(default_factory=list)  # per micro-batch [N]
     num_idle: int = 0  # the last ones: of other ranks' number, with weights of 0
     values: list[ValueTargets] = field(default_factory=list)  # per micro-batch, with a critic
-    sequences: Sequences | None = None  # where the ratio is a sequence's
+    total: float = 0.0  # weights of all tokens on all ranks, those not forwarded included
+    sequences: Sequences | None = None  # where tokens are looked at together
+    ratio_of_sequences: bool = False  # as `algorithm.ratio` says
     divided: bool = False  # on some rank, some sequence lies in several micro-batches
     log_ratios: list[Tensor] = field(default_factory=list)  # per micro-batch [N], if it is divided
+    scored: OldPolicy | None = None  # where the learner has scored the old policy itself
+
+    def score_old_policy(
+        self, logprobs: list[Tensor], config: PolicyGradientConfig, across: AcrossRanks
+    ) -> None:
+        """Take the present log-probs [N] of every micro-batch as the old policy's."""
+        drawn = [batch.behaviour_N for batch in self.batches]
+        self.scored = score_old_policy(
+            logprobs, drawn, self.weights, self.total, self.sequences, config, across
+        )
+
+    @property
+    def masked(self) -> bool:
+        """Whether the correction lets no token of any rank through."""
+        return self.scored is not None and self.scored.masks_everything
 
     def old(self, index: int) -> Tensor:
         """Return the old policy's log-probs [N] of a micro-batch."""
-        return self.batches[index].behaviour_N
+        return (
+            self.batches[index].behaviour_N if self.scored is None else self.scored.logprobs[index]
+        )
+
+    def correction(self, index: int) -> Tensor | None:
+        """Return the weights [N] of a micro-batch's surrogates, where they are not all 1."""
+        return self.scored.weights[index] if self.scored and self.scored.weights else None
 
     def measure(self, logprobs: Sequence[Tensor]) -> None:
         """Take in the present log-probs [N] of every micro-batch, before an optimizer step."""
@@ -40,21 +67,38 @@ class Minibatch:
 
     def sequence_log_ratio(self, index: int, logprobs_N: Tensor) -> Tensor | None:
         """Return the mean log-ratio [N] of each token's sequence, where the loss needs it."""
+        if self.sequences is None or not self.ratio_of_sequences:
+            return None
         if self.divided:
             return self.log_ratios[index]
-        if self.sequences is None:
-            return None
         return self.sequences.means_within(index, logprobs_N.detach() - self.old(index))
+
+
+def split(
+    samples: Sequence[TrainingSample], count: int, rng: np.random.Generator
+) -> list[list[TrainingSample]]:
+    """Divide the samples into `count` minibatches of whole episodes, of all ranks together."""
+    if count == 1:
+        return [list(samples)]
+    own = sorted({sample.episode for sample in samples})
+    episodes = rng.permutation(sorted(gather_object(own)))
+    parts = [set(part.tolist()) for part in np.array_split(episodes, count)]
+    return [[sample for sample in samples if sample.episode in part] for part in parts]
+
+
+def looks_at_sequences(config: PolicyGradientConfig) -> bool:
+    """Return whether the loss looks at the tokens of an episode, or of a turn, together."""
+    return config.ratio == "sequence" or config.correction in ("sequence", "geometric_mask")
 
 
 def forwarded_rows(samples: Sequence[TrainingSample], algorithm: Algorithm) -> list[bool]:
     """Return which rows have to be forwarded: those with a gradient.
 
-    A ratio that is a sequence's needs all tokens of an episode of which some row has one.
+    Where tokens are looked at together, all rows of an episode of which some row has one.
     """
     every = algorithm.uses_every_token
     used = [bool(every or s.advantages[s.mask].any()) for s in samples]
-    if algorithm.config.ratio == "token":
+    if not looks_at_sequences(algorithm.config):
         return used
     episodes = {s.episode for s, needed in zip(samples, used, strict=True) if needed}
     return [s.episode in episodes for s in samples]

@@ -58,6 +58,11 @@ class Sequences:
         count = len(self._ids)
         return [*self._means(self._ids, values[:count]), *values[count:]]
 
+    def sums(self, values: Sequence[Tensor]) -> list[Tensor]:
+        """Return the sum instead of the mean."""
+        count = len(self._ids)
+        return [*self._means(self._ids, values[:count], times_length=True), *values[count:]]
+
     def means_within(self, index: int, values_N: Tensor) -> Tensor:
         """Return the same [N] for one micro-batch, where no sequence is divided."""
         if index >= len(self._ids):
@@ -65,12 +70,14 @@ class Sequences:
         (means_N,) = self._means([self._ids[index]], [values_N])
         return means_N
 
-    def _means(self, ids: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
+    def _means(
+        self, ids: Sequence[Tensor], values: Sequence[Tensor], *, times_length: bool = False
+    ) -> list[Tensor]:
         if not ids:
             return []
         sums_S, counts_S = values[0].new_zeros(2, self._size, dtype=torch.float64)
         for ids_N, values_N in zip(ids, values, strict=True):
             sums_S.index_add_(0, ids_N, values_N.double())
             counts_S.index_add_(0, ids_N, torch.ones_like(values_N, dtype=torch.float64))
-        means_S = sums_S / counts_S.clamp(min=1.0)
+        means_S = sums_S if times_length else sums_S / counts_S.clamp(min=1.0)
         return [means_S[ids_N].to(values[0].dtype) for ids_N in ids]

@@ -1,8 +1,9 @@
 # ruff: noqa: N803 (names end in the shape of the tensor)
 """Adds up the metrics of the micro-batches of one update, on all ranks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -52,6 +53,13 @@ class Tally:
             maxima = self._accelerator.gather(_stack(self._maxima.values()).unsqueeze(0))
             metrics |= dict(zip(self._maxima, maxima.amax(0).tolist(), strict=True))
         return metrics
+
+
+def norm_metrics(norms: Sequence[Sequence[float]], count: int) -> dict[str, float]:
+    """Return the mean gradient norms of an update's optimizer steps; `count`: 2 with a critic."""
+    names = ["loss/grad_norm", "loss/value_grad_norm"][:count]
+    means = np.mean(norms, axis=0) if norms else np.zeros(count)
+    return dict(zip(names, means.tolist(), strict=True))
 
 
 def _stack(values: Iterable[Tensor]) -> Tensor:

@@ -14,6 +14,7 @@ from scalinginter.config.schema import GRPOConfig, TrainConfig
 from scalinginter.train.batch import pack
 from scalinginter.train.learner import Learner
 from scalinginter.train.logprobs import score
+from scalinginter.train.minibatch import split
 from scalinginter.train.packed import PackedLayout
 from scalinginter.train.trie import PrefixTree
 from scalinginter.types import TrainingSample
@@ -173,9 +174,9 @@ def test_on_policy_the_ratio_is_one_and_the_gap_to_the_engine_is_measured(
     assert metrics["loss/ratio_max"] == pytest.approx(1.0, abs=1e-4)
 
 
-def test_minibatches_of_whole_episodes_share_out_the_samples(make_learner, random_samples):
+def test_minibatches_of_whole_episodes_share_out_the_samples(random_samples):
     samples = random_samples(num_groups=2, group_size=4)
-    parts = make_learner(num_minibatches=3)._split(samples, np.random.default_rng(0))
+    parts = split(samples, 3, np.random.default_rng(0))
     episodes = [{s.episode for s in part} for part in parts]
     assert sorted(e for part in episodes for e in part) == list(range(8))
     assert [len(part) for part in episodes] == [3, 3, 2]

@@ -147,15 +147,17 @@ def test_pitfall_34_a_process_without_any_data_takes_part(recipe, tmp_path):
     assert difference(both[0], weights(tmp_path / "one", 1)) > 0
 
 
-OVER_THE_STEP = [  # what is estimated or normalised over the episodes of all processes
-    {"kind": "ppo", "critic": {"warmup_steps": 1}, "normalize_by_task": True},
-    {"kind": "reinforce_pp"},
-    {"kind": "gigpo", "normalize_by_task": True},
-]
+OVER_THE_STEP = {  # what is estimated, normalised or weighed over the episodes of all processes
+    "ppo": {"kind": "ppo", "critic": {"warmup_steps": 1}, "normalize_by_task": True},
+    "reinforce_pp": {"kind": "reinforce_pp"},
+    "gigpo": {"kind": "gigpo", "normalize_by_task": True},
+    "gspo": {"kind": "gspo", "correction": "geometric_mask", "old_logprobs": "recompute"},
+    "turns": {"correction": "sequence", "sequence": "turn", "old_logprobs": "recompute"},
+}
 
 
-@pytest.mark.parametrize("algorithm", OVER_THE_STEP, ids=lambda block: block["kind"])
-def test_two_processes_estimate_advantages_as_one_does(recipe, tmp_path, algorithm):
+@pytest.mark.parametrize("algorithm", OVER_THE_STEP.values(), ids=OVER_THE_STEP)
+def test_two_processes_estimate_and_weigh_as_one_does(recipe, tmp_path, algorithm):
     config = recipe(sft__num_demonstrations=0, train__num_steps=2) | {"algorithm": algorithm}
     for name, processes in (("one", 1), ("two", 2)):
         code, printed = train(config, tmp_path / name, processes)
