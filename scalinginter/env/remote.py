@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from scalinginter.errors import EnvironmentFailure, UserError
 CLOSE_TIMEOUT_S = 0.5  # then the workers that are still there are killed
 CLOSE_POLL_S = 0.005
 START_TIMEOUT_S = 120.0  # importing a heavy environment from a cold disk takes its time
+REAP_TIMEOUT_S = 1.0  # the event loop waits for a killed worker; then a thread does
 LOG_LIMIT = 1 << 20  # bytes of a worker's error output that are kept
 LAST_WORDS_S = 0.1  # between the end of a worker's stream and its burial
 READ_SIZE = 1 << 18
@@ -127,8 +129,10 @@ class WorkerProcess:
             self._timer.cancel()
         with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in the group
             os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel: reaped later
-            self._process.wait(timeout=1.0)
+        try:
+            self._process.wait(timeout=REAP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:  # in the kernel, or on a machine with no time for it
+            threading.Thread(target=self._process.wait, daemon=True).start()
         self._socket.close()
         self.failure = reason + self._last_words(timeout)
         self._log.close()

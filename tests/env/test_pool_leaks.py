@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scalinginter.env import remote
 from scalinginter.env.describe import resident_mib
 from scalinginter.env.pool import EnvPool
 from scalinginter.errors import EnvironmentFailure
@@ -82,6 +83,15 @@ def test_two_thousand_episodes_hold_no_more_than_the_first_two_hundred(kind):
     assert grown < 16  # MiB
 
 
+async def becomes(before):
+    """What is held, once it is no more than `before`, or after a minute."""
+    for _ in range(1200):
+        if held() <= before:
+            break
+        await asyncio.sleep(0.05)
+    return held()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_closed_pool_gives_everything_back(kind):
     async def scenario():
@@ -89,11 +99,23 @@ def test_a_closed_pool_gives_everything_back(kind):
         pool = make_pool(kind)
         await play(pool, 300)
         await pool.aclose()
-        for _ in range(1200):  # threads end a moment after their pool
-            if held() <= before:
-                break
-            await asyncio.sleep(0.05)
-        return before, held()
+        return before, await becomes(before)  # threads end a moment after their pool
+
+    before, after = asyncio.run(scenario())
+    assert after <= before
+
+
+def test_pitfall_29_a_killed_worker_that_is_slow_to_end_is_reaped_later(monkeypatch):
+    monkeypatch.setattr(remote, "REAP_TIMEOUT_S", 0.0)
+
+    async def scenario():
+        before = held()
+        pool = make_pool("Counter")
+        await play(pool, 2)
+        for worker in list(pool._workers):
+            worker.kill("told to")
+        await pool.aclose()
+        return before, await becomes(before)
 
     before, after = asyncio.run(scenario())
     assert after <= before
