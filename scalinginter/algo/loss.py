@@ -7,6 +7,7 @@ Masked-out positions are replaced before any arithmetic, so whatever they hold (
 exactly 0 to the value and to every gradient.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -145,6 +146,19 @@ def kl_estimate(
         return torch.exp(-d_N) - 1.0 + d_N
     k2_N = 0.5 * d_N.square()
     return k2_N if estimator == "k2" else k2_N + (d_N - k2_N).detach()
+
+
+def adapted_coefficient(coefficient: float, kl: float, *, target: float, gain: float) -> float:
+    """Return the KL coefficient of the next update (arXiv 1909.08593, section 2.2).
+
+    e = clip(kl / target - 1, -0.2, 0.2); coefficient * (1 + gain * e). `kl` and `target` are in
+    nats a token here; the paper has them for a whole answer, and a gain of 0.1. A KL that is not
+    finite changes nothing.
+    """
+    if not math.isfinite(kl):
+        return coefficient
+    error = min(max(kl / target - 1.0, -0.2), 0.2)
+    return coefficient * (1.0 + gain * error)
 
 
 def kl_penalised_advantages(

@@ -1,12 +1,15 @@
 # ruff: noqa: N806 (names end in the shape of the tensor)
 """The loss that the policy-gradient algorithms share."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from scalinginter.algo.loss import (
     LossBatch,
     LossTerms,
+    adapted_coefficient,
     clip_shares,
     clipped_surrogate,
     dual_clip_share,
@@ -29,6 +32,7 @@ class PolicyLoss:
 
     def __init__(self, config: PolicyGradientConfig) -> None:
         self._config = config
+        self.kl_coefficient = config.kl_coefficient  # of now; it moves where there is a kl_target
         self.needs_reference = config.kl_coefficient > 0
         # Without these terms a token whose advantage is 0 has no gradient and need not be forwarded
         self.uses_every_token = self.needs_reference or config.entropy_bonus > 0
@@ -45,7 +49,7 @@ class PolicyLoss:
         advantages_N = torch.where(mask_N, batch.advantages, 0.0)
         if self.needs_reference and config.kl_in == "reward":
             advantages_N = kl_penalised_advantages(
-                advantages_N, batch.old, _reference(batch), mask_N, config.kl_coefficient
+                advantages_N, batch.old, _reference(batch), mask_N, self.kl_coefficient
             )
         ratio_N = self._ratio(batch)
         clip = {"clip_low": config.clip_low, "clip_high": config.clip_high}
@@ -61,7 +65,7 @@ class PolicyLoss:
             kl = weighted_sum(kl_N, weights_N, mask_N)
             sums["loss/kl"] = kl.detach()
             if config.kl_in == "loss":
-                loss = loss + config.kl_coefficient * kl
+                loss = loss + self.kl_coefficient * kl
         detached_N = ratio_N.detach()
         low_N, high_N = clip_shares(detached_N, advantages_N, **clip)
         averages = {
@@ -70,6 +74,8 @@ class PolicyLoss:
             "loss/clip_low_share": weighted_sum(low_N.to(weights_N.dtype), weights_N, mask_N),
             "loss/clip_high_share": weighted_sum(high_N.to(weights_N.dtype), weights_N, mask_N),
         }
+        if self.needs_reference:
+            averages["kl/mean"] = sums["loss/kl"]
         if config.dual_clip is not None:
             bounded_N = dual_clip_share(detached_N, advantages_N, config.dual_clip)
             averages["loss/dual_clip_share"] = weighted_sum(
@@ -77,6 +83,26 @@ class PolicyLoss:
             )
         maxima = {"loss/ratio_max": detached_N.max()} if len(detached_N) else {}
         return LossTerms(loss, sums, averages, maxima)
+
+    def adapt(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Take in the metrics of an update; return the KL coefficient that it was made with."""
+        if not self.needs_reference:
+            return {}
+        used, config = self.kl_coefficient, self._config
+        if config.kl_target is not None:
+            self.kl_coefficient = adapted_coefficient(
+                used, metrics["kl/mean"], target=config.kl_target, gain=config.kl_gain
+            )
+        return {"kl/coefficient": used}
+
+    def state_dict(self) -> dict[str, float]:
+        """Return what `adapt` has changed, for an exact resume."""
+        return {"kl_coefficient": self.kl_coefficient}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Restore what `state_dict` returned; a coefficient that is fixed is the recipe's."""
+        if self._config.kl_target is not None:
+            self.kl_coefficient = state["kl_coefficient"]
 
     def _ratio(self, batch: LossBatch) -> Tensor:
         if self._config.ratio == "token":

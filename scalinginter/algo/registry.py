@@ -1,6 +1,6 @@
 """From a recipe's `algorithm` block to the object that the trainer works with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,6 +38,18 @@ class Algorithm(Protocol):
 
     def loss(self, batch: LossBatch) -> LossTerms:
         """Return the loss of one micro-batch and its metrics."""
+        ...
+
+    def adapt(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Take in the metrics of an update, which are those of all ranks; return more of them."""
+        ...
+
+    def state_dict(self) -> dict[str, float]:
+        """Return what updates have changed."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Continue from a saved state."""
         ...
 
 

@@ -37,6 +37,9 @@ class PolicyGradientConfig(Section):
     kl_coefficient: NonNegativeFloat = 0.0
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
     kl_in: Literal["loss", "reward"] = "loss"
+    kl_target: PositiveFloat | None = None  # nats a token: kl_coefficient follows it (1909.08593)
+    kl_gain: Annotated[float, Field(gt=0, le=1)] = 0.1  # by how much, per update and relative error
+    reference_every: PositiveInt | None = None  # updates until the policy is the new reference
     entropy_bonus: NonNegativeFloat = 0.0
     truncated: Literal["reward", "drop"] = "reward"  # cut episodes: use what they earned, or leave
 
@@ -44,6 +47,9 @@ class PolicyGradientConfig(Section):
     def _check_kl(self) -> "PolicyGradientConfig":
         if self.kl_in == "reward" and self.kl_estimator != "k1":
             raise ValueError("kl_in: reward needs kl_estimator: k1, the only unbiased one there")
+        for name in ("kl_target", "reference_every"):
+            if getattr(self, name) is not None and not self.kl_coefficient:
+                raise ValueError(f"{name} needs a KL: set kl_coefficient above 0, where it starts")
         return self
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from scalinginter.algo.loss import LossBatch, kl_estimate, weighted_sum
+from scalinginter.algo.loss import kl_estimate, weighted_sum
 from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import TrainConfig
 from scalinginter.model.load import Policy
@@ -64,7 +64,9 @@ class Learner:
         self.config, self.algorithm, self.accelerator = config, algorithm, accelerator
         self.total_steps, self.temperature, self.seed = total_steps, temperature, seed
         self.packed, self._across = policy.packed, AcrossRanks(accelerator)
-        self._reference = Reference(policy.model) if algorithm.needs_reference else None
+        self._reference: Reference | None = None
+        if algorithm.needs_reference:
+            self._reference = Reference(policy.model, algorithm.config.reference_every)
         self._critic: Critic | None = None
         self._rates = [config.learning_rate]  # of the optimizer's groups: policy, critic
         if algorithm.critic is not None:
@@ -148,9 +150,14 @@ class Learner:
         self.updates += bool(norms)
         batches = [batch for minibatch in minibatches for batch in minibatch.batches]
         (spent,) = self._across.sum([self.forward_tokens - forwarded])
+        metrics = tally.metrics(steps)
+        metrics |= self.algorithm.adapt(metrics) | corrections
+        if self._reference is not None:
+            metrics["kl/reference_moved"] = float(
+                bool(norms) and self._reference.follow(self.updates)
+            )
         return (
-            tally.metrics(steps)
-            | corrections
+            metrics
             | packing_metrics(batches, self.packed, self._across.sum)
             | {
                 **norm_metrics(norms, len(self._rates)),
@@ -284,20 +291,8 @@ class Learner:
     ) -> None:
         batch, weights_N = minibatch.batches[index], minibatch.weights[index]
         scores, critic = self._score(batch), self._critic
-        terms = self.algorithm.loss(
-            LossBatch(
-                logprobs=scores.logprobs,
-                old=minibatch.old(index),
-                reference=minibatch.references[index],
-                entropy=scores.entropy,
-                advantages=batch.advantages_N,
-                weights=weights_N,
-                mask=torch.ones_like(weights_N, dtype=torch.bool),
-                values=critic.value_batch(batch, minibatch.values[index]) if critic else None,
-                correction=minibatch.correction(index),
-                sequence_log_ratio=minibatch.sequence_log_ratio(index, scores.logprobs),
-            )
-        )
+        values = critic.value_batch(batch, minibatch.values[index]) if critic else None
+        terms = self.algorithm.loss(minibatch.loss_batch(index, scores, values))
         self.accelerator.backward(terms.loss)
         with torch.no_grad():  # from the policy that sampled, by tokens that it drew
             every_N = torch.ones_like(weights_N, dtype=torch.bool)
@@ -332,6 +327,7 @@ class Learner:
             "master": self._master.state(),
             "reference": None if self._reference is None else self._reference.state_dict(),
             "critic": self._critic.module.critic_state() if self._critic else None,
+            "algorithm": self.algorithm.state_dict(),
             "updates": self.updates,
             "calls": self.calls,
             "forward_tokens": self.forward_tokens,
@@ -343,6 +339,7 @@ class Learner:
         self._master.load(state["master"])
         if self._reference is not None:
             self._reference.load_state_dict(state["reference"])
+        self.algorithm.load_state_dict(state["algorithm"])
         if self._critic is not None:
             self._critic.module.load_critic_state(state["critic"])
         self.updates, self.calls = state["updates"], state["calls"]

@@ -1,18 +1,21 @@
-# ruff: noqa: N803 (names end in the shape of the tensor)
+# ruff: noqa: N803, N806 (names end in the shape of the tensor)
 """The rows of one optimizer step: what their tokens weigh, and how they were packed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from scalinginter.algo.loss import LossBatch, ValueBatch
 from scalinginter.algo.registry import Algorithm
 from scalinginter.config.algorithms import PolicyGradientConfig
 from scalinginter.train.across import AcrossRanks
 from scalinginter.train.batch import MicroBatch
 from scalinginter.train.critic import SumOverRanks, ValueTargets
+from scalinginter.train.logprobs import TokenScores
 from scalinginter.train.off_policy import OldPolicy, score_old_policy
 from scalinginter.train.sequences import Sequences
 from scalinginter.types import TrainingSample
@@ -58,6 +61,22 @@ class Minibatch:
     def correction(self, index: int) -> Tensor | None:
         """Return the weights [N] of a micro-batch's surrogates, where they are not all 1."""
         return self.scored.weights[index] if self.scored and self.scored.weights else None
+
+    def loss_batch(self, index: int, scores: TokenScores, values: ValueBatch | None) -> LossBatch:
+        """Return a micro-batch as the loss sees it. `scores`: those of the policy of now."""
+        batch, weights_N = self.batches[index], self.weights[index]
+        return LossBatch(
+            logprobs=scores.logprobs,
+            old=self.old(index),
+            reference=self.references[index],
+            entropy=scores.entropy,
+            advantages=batch.advantages_N,
+            weights=weights_N,
+            mask=torch.ones_like(weights_N, dtype=torch.bool),
+            values=values,
+            correction=self.correction(index),
+            sequence_log_ratio=self.sequence_log_ratio(index, scores.logprobs),
+        )
 
     def measure(self, logprobs: Sequence[Tensor]) -> None:
         """Take in the present log-probs [N] of every micro-batch, before an optimizer step."""

@@ -153,6 +153,7 @@ OVER_THE_STEP = {  # what is estimated, normalised or weighed over the episodes 
     "gigpo": {"kind": "gigpo", "normalize_by_task": True},
     "gspo": {"kind": "gspo", "correction": "geometric_mask", "old_logprobs": "recompute"},
     "turns": {"correction": "sequence", "sequence": "turn", "old_logprobs": "recompute"},
+    "kl": {"kl_coefficient": 0.05, "kl_target": 1e-4, "reference_every": 1},
 }
 
 

@@ -24,7 +24,7 @@ def recipe_of_four(request):
         "train__num_steps": 4,
         "train__num_minibatches": 2,
         "train__warmup_steps": 2,
-        "algorithm__kl_coefficient": 0.01,
+        "algorithm": {"kl_coefficient": 0.01, "kl_target": 1e-3, "reference_every": 3},
         "sft__num_demonstrations": 4,
         "sft__num_epochs": 1,
         "horizon": {
