@@ -2,6 +2,7 @@
 
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,9 +12,11 @@ from scalinginter.config.section import (
     PositiveInt,
     Section,
 )
+from scalinginter.config.sync import SyncConfig
 from scalinginter.errors import UserError
 
 _COLOCATED_SHARE = 0.4  # of a GPU that the learner uses, too
+_HERE = ("127.0.0.1", "localhost", "::1")
 _FOR = {"openai": ("base_url", "model"), "sglang": ("url", "launch")}  # keys that name a service
 
 
@@ -77,6 +80,7 @@ class EngineConfig(Section):
     request_timeout_s: PositiveFloat = 300.0  # sglang, openai: one answer, or one load of weights
     health_timeout_s: PositiveFloat = 30.0  # sglang: a busy server that says nothing is down
     recover_timeout_s: PositiveFloat = 600.0  # sglang: an answer's wait for a server to come back
+    sync: SyncConfig = Field(default_factory=SyncConfig)  # sglang: how weights get there
     base_url: str | None = None  # openai: what comes before /chat/completions
     model: str | None = None  # openai: its name there
     api_key_env: str | None = None  # openai: the environment variable that holds the key
@@ -122,7 +126,24 @@ class EngineConfig(Section):
                 raise ValueError(f"url: {url!r} must start with http:// or https://")
         if len(set(self.urls)) < len(self.urls):
             raise ValueError("url names one server twice")
+        if self.sync.method == "tensor":
+            _check_shared_memory(self)
         return self
+
+
+def _check_shared_memory(config: EngineConfig) -> None:
+    """Raise `ValueError` where servers cannot open this process's memory."""
+    far = [url for url in config.urls if urlsplit(url).hostname not in _HERE]
+    if far:
+        raise ValueError(
+            f"sync.method: tensor shares memory with servers of this machine, which {far[0]} is "
+            "not by its name (allowed: 127.0.0.1, localhost); use sync.method: disk"
+        )
+    if config.launch is not None and config.launch.data_parallel > 1:
+        raise ValueError(
+            "sync.method: tensor is not taken by SGLang's data_parallel servers; use "
+            "launch.num_servers instead of launch.data_parallel, or sync.method: disk"
+        )
 
 
 def refuse_for_training(config: EngineConfig) -> None:

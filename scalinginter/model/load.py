@@ -3,7 +3,7 @@
 import copy
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +98,25 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
         save_adapter(model, aside)
     else:
         model.save_pretrained(aside)
+    tokenizer.save_pretrained(aside)
+    if folder.exists():
+        shutil.rmtree(folder)
+    os.replace(aside, folder)
+
+
+def save_whole(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    tensors: Mapping[str, torch.Tensor],
+) -> None:
+    """Write a whole model, of the kind of `model` with other tensors, and its tokenizer.
+
+    As `save_policy` does, but an adapter is not written: the tensors are merged.
+    """
+    aside = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(aside, ignore_errors=True)
+    model.save_pretrained(aside, state_dict=dict(tensors))
     tokenizer.save_pretrained(aside)
     if folder.exists():
         shutil.rmtree(folder)

@@ -123,16 +123,17 @@ def sglang_engine(sglang_python, tmp_path_factory):
         health_timeout_s=20,
         launch=LaunchConfig(command=[str(sglang_python), str(ROOT / ".ci" / "sglang_cpu.py")]),
     )
+    policy = Policy(model, tokenizer, False, "tiny")
     engine = make_sglang_engine(
         config,
-        Policy(model, tokenizer, False, "tiny"),
+        policy,
         max_context=64,
         stop_id=tokenizer.eos_token_id,
         constrained=None,
         seed=1,
         folder=tmp_path_factory.mktemp("sglang"),
     )
-    engine.model = model
+    engine.model, engine.policy = model, policy
     with asyncio.Runner() as engine.runner:
         try:
             engine.runner.run(engine.start())

@@ -3,17 +3,22 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from scalinginter.config.engines import EngineConfig
 from scalinginter.engine.sglang.client import SGLangEngine
+from scalinginter.engine.sglang.delivery import Delivery
 from scalinginter.engine.sglang.launch import make_processes, refuse_missing_command
+from scalinginter.engine.sglang.transfer import DiskTransfer, TensorTransfer
 from scalinginter.engine.sglang.upkeep import Upkeep
-from scalinginter.engine.sglang.weights import DiskSync
+from scalinginter.engine.sglang.weights import Source
 from scalinginter.errors import UserError
-from scalinginter.model.load import Policy, save_policy
+from scalinginter.model.causal import sequence_logprobs
+from scalinginter.model.load import Policy, save_whole
+from scalinginter.model.lora import merged_tensors
 
 
 def make_sglang_engine(
@@ -56,14 +61,12 @@ def make_sglang_engine(
     if size > 1:
         folder = folder / f"rank{rank}"
 
-    def save(target: Path) -> None:
-        save_policy(policy.model, policy.tokenizer, target)
-        _end_with(stop_id, target)
-
-    weights = DiskSync(save, folder / "weights", timeout_s=config.request_timeout_s)
+    embeddings = policy.model.get_input_embeddings()
+    assert isinstance(embeddings, torch.nn.Embedding)
+    delivery = make_delivery(config, policy, embeddings.num_embeddings, stop_id, folder)
 
     def present() -> tuple[Path, str]:
-        return weights.saved(upkeep.present()), upkeep.present()
+        return upkeep.delivery.saved(upkeep.present()), upkeep.present()
 
     processes = []
     if config.launch is not None:
@@ -71,21 +74,44 @@ def make_sglang_engine(
         processes = make_processes(config.launch, folder, present, dtype, seed, rank)
     upkeep = Upkeep(
         config,
-        weights,
+        delivery,
         processes=processes,
         urls=urls,
         max_context=max_context,
         constrained=constrained,
         on_close=on_close,
     )
-    embeddings = policy.model.get_input_embeddings()
-    assert isinstance(embeddings, torch.nn.Embedding)
     return SGLangEngine(
         upkeep,
         max_context=max_context,
         vocabulary=embeddings.num_embeddings,
         request_timeout_s=config.request_timeout_s,
     )
+
+
+def make_delivery(
+    config: EngineConfig, policy: Policy, vocabulary: int, stop_id: int, folder: Path
+) -> Delivery:
+    """Make what brings the policy to servers, through `folder` or by memory.
+
+    `vocabulary`: number of ids. `stop_id`: the one that ends an assistant turn.
+    """
+
+    def save(target: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+        save_whole(policy.model, policy.tokenizer, target, tensors)
+        _end_with(stop_id, target)
+
+    source = Source(
+        lambda: merged_tensors(policy.model),
+        save,
+        lambda prompts: sequence_logprobs(policy.model, prompts, packed=policy.packed),
+        vocabulary=vocabulary,
+        folder=folder / "weights",
+        shared=config.sync.method == "tensor",
+    )
+    timeout_s = config.request_timeout_s
+    ways = {"disk": DiskTransfer(source, timeout_s), "tensor": TensorTransfer(timeout_s)}
+    return Delivery(source, ways, config.sync, timeout_s)
 
 
 def _end_with(stop_id: int, folder: Path) -> None:

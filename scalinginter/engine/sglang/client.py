@@ -106,8 +106,9 @@ class SGLangEngine:
     async def sync(self, version: int) -> dict[str, float]:
         """The policy's weights changed: bring them to the servers as `version`.
 
-        A server that does not take them gets no more requests until it has; answers in progress
-        go on. Returns metrics.
+        Verified (`delivery`). A server that does not take them gets no more requests until it has;
+        of answers in progress `engine.sync.pause` decides. Returns metrics. Raises
+        `RunFailedError` if no server takes them.
         """
         self.version = version
         if not self.upkeep.started:
@@ -155,7 +156,7 @@ class SGLangEngine:
         """Ask for the rest of an answer."""
 
         async def ask(server: Server, rank: int | None) -> Piece | None:
-            body = self._body(answer, stops)
+            body = self._body(answer, stops, server.weights or "")
             floor = self.upkeep.version_of(server.weights or "")
             if rank is not None:
                 body["routed_dp_rank"] = rank
@@ -189,13 +190,15 @@ class SGLangEngine:
             await asyncio.sleep(_POLL_S)
         raise EngineFailure(f"given up after {_ATTEMPTS} attempts: {problem}")
 
-    def _body(self, answer: Answer, stops: frozenset[int]) -> dict[str, object]:
+    def _body(self, answer: Answer, stops: frozenset[int], weights: str) -> dict[str, object]:
         request = answer.request
         ebnf = None
         if request.constraint is not None:
             ebnf = to_ebnf(request.constraint, answer.state, request.stop_ids, stops)
         rid = f"{self.upkeep.tag}-{next(self._numbers)}"
-        return generate_body(request, answer.ids, len(answer.logprobs), rid=rid, ebnf=ebnf)
+        return generate_body(
+            request, answer.ids, len(answer.logprobs), rid=rid, weights=weights, ebnf=ebnf
+        )
 
     async def _ask(self, server: Server, body: dict[str, object]) -> Piece:
         try:

@@ -35,6 +35,8 @@ class Server:
         weights: the `weight_version` that it holds, as far as is known.
         why_not: why it is not usable, for people.
         data_parallel: copies of the model behind it, each with a prefix cache of its own.
+        tensor_parallel: GPUs that share a copy of the model.
+        checksums_known: its checksums of tensors are those that are computed here.
         grammar_stops: ids that end a constrained answer there; None: not asked yet.
     """
 
@@ -44,6 +46,8 @@ class Server:
         self.weights: str | None = None
         self.why_not = "not started"
         self.data_parallel = 1
+        self.tensor_parallel = 1
+        self.checksums_known = False
         self.grammar_stops: frozenset[int] | None = None
         self.in_flight = 0
         self._http: aiohttp.ClientSession | None = None

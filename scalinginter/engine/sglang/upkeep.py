@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from scalinginter.config.engines import EngineConfig
+from scalinginter.engine.sglang.delivery import Delivery
 from scalinginter.engine.sglang.fleet import Fleet, GoneError
 from scalinginter.engine.sglang.launch import ServerProcess, died
 from scalinginter.engine.sglang.server import Server, ServerError
 from scalinginter.engine.sglang.versions import check_server, grammar_stops
-from scalinginter.engine.sglang.weights import WeightSync
-from scalinginter.errors import EngineFailure, UserError
+from scalinginter.errors import EngineFailure, RunFailedError, UserError
 
 QUICK_S = 30.0  # for calls that a healthy server answers at once
 _POLL_S = 0.5
@@ -22,7 +22,7 @@ class Upkeep:
 
     Args:
         config: the deadlines.
-        weights: how the policy's weights get to the servers.
+        delivery: how the policy's weights get to the servers.
         processes: servers to start; or
         urls: servers that run already.
         max_context: tokens that a prompt and its completion may have together.
@@ -33,7 +33,7 @@ class Upkeep:
     def __init__(
         self,
         config: EngineConfig,
-        weights: WeightSync,
+        delivery: Delivery,
         *,
         processes: Sequence[ServerProcess] = (),
         urls: Sequence[str] = (),
@@ -44,7 +44,8 @@ class Upkeep:
         self.started = False
         self.tag = secrets.token_hex(4)  # weights of another run must not pass for ours
         self.processes = list(processes)
-        self._config, self._weights, self._max_context = config, weights, max_context
+        self.delivery = delivery
+        self._config, self._max_context = config, max_context
         self._constrained, self._on_close = constrained, on_close
         self._version = 0
         self._changing = asyncio.Lock()  # starting, syncing, reviving: one at a time
@@ -87,16 +88,20 @@ class Upkeep:
         """Bring the policy's present weights to all usable servers as `version`.
 
         A version that they hold already is the same weights, and nothing is done.
-        One that does not take them is not usable any more: it is brought back with them.
+        One that does not take them is not usable any more: it is brought back with them. Raises
+        `RunFailedError` if all servers answer and none takes them: that would not change.
         """
         async with self._changing:
             self._version = version
             name = self.present()
             servers = [server for server in self.fleet.usable if server.weights != name]
-            metrics = await self._weights.push(servers, name)
+            metrics = await self.delivery.push(servers, name)
             failed = [server for server in servers if server.weights != name]
             for server in failed:
-                self.fleet.lost(server, server.why_not or "it did not take the weights")
+                server.lost(server.why_not or "it did not take the weights")
+            self.fleet.num_lost += len(failed)
+        if servers and self.delivery.refused >= set(self.fleet.servers):
+            raise RunFailedError(f"no SGLang server took the new weights. {self.fleet.standing()}")
         return metrics | {"sync/servers": float(len(servers) - len(failed))}
 
     async def aclose(self) -> None:
@@ -157,8 +162,7 @@ class Upkeep:
         name = self.present()
         about = await server.get("/model_info", timeout_s=QUICK_S)
         server.weights = about.get("weight_version")
-        if server.weights != name:
-            await self._weights.push([server], name)
+        await self.delivery.push([server], name)
         if server.weights != name:
             raise ServerError(server.url, server.why_not or "it did not take the weights")
         self.fleet.found(server, name)

@@ -25,7 +25,7 @@ def check_version(found: str, url: str) -> None:
 async def check_server(server: Server, *, max_context: int, timeout_s: float) -> None:
     """Ask a server what it is and raise `UserError` where training on its answers would be wrong.
 
-    Sets `server.data_parallel`. Raises `ServerError` if it does not answer.
+    Sets `server.data_parallel` and `tensor_parallel`. Raises `ServerError` if it does not answer.
     """
     info = await server.get("/server_info", timeout_s=timeout_s)
     if not isinstance(info, dict) or "version" not in info:
@@ -35,6 +35,7 @@ async def check_server(server: Server, *, max_context: int, timeout_s: float) ->
         )
     check_version(str(info["version"]), server.url)
     server.data_parallel = int(info.get("dp_size") or 1)
+    server.tensor_parallel = int(info.get("tp_size") or 1)
     rooms = [info.get(key) for key in ("max_req_input_len", "max_total_num_tokens")]
     room = min((int(value) for value in rooms if value), default=max_context)
     if room < max_context:

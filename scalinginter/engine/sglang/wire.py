@@ -27,12 +27,14 @@ def generate_body(
     num_answered: int,
     *,
     rid: str,
+    weights: str,
     ebnf: str | None,
 ) -> dict[str, Any]:
     """Return the body that asks for the rest of an answer.
 
-    `ids` is the prompt and the `num_answered` ids of the answer so far. Every knob that would bend
-    the distribution is set to do nothing: a server may have defaults of its own, from the model's
+    The cache is looked up under `weights`: what older ones computed is never found. `ids` is the
+    prompt and the `num_answered` ids of the answer so far. Every knob that would bend the
+    distribution is set to do nothing: a server may have defaults of its own, from the model's
     generation_config.
     """
     room = request.max_new_tokens - num_answered
@@ -61,6 +63,7 @@ def generate_body(
         "input_ids": list(ids),
         "sampling_params": params,
         "return_logprob": True,
+        "extra_key": weights,
     }
 
 
