@@ -79,6 +79,15 @@ def test_every_action_of_the_expert_is_admissible_when_its_turn_comes(kinds: lis
         env.step(action)
 
 
+def test_a_reminder_says_what_is_carried_and_what_the_task_is():
+    env = _start("place", remind=True)
+    first, _ = env.reset(options={"task": _task("place")})
+    taking = next(i for i, action in enumerate(env.expert_plan()) if action.startswith("take"))
+    said = _said(env, *env.expert_plan()[: taking + 1])
+    thing = re.match(r"You take (\S+ \d)", said)[1]
+    assert said.endswith(f"\nCarried: {thing}. {first.splitlines()[-1]}")
+
+
 # --- what the prompt says is what the parser accepts --------------------------------------------
 
 

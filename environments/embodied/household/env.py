@@ -44,6 +44,7 @@ class Household(TextEnv):
             treated, put away) that was not reached before.
         expert: `direct`: it knows where everything is; `search`: it looks into one receptacle after
             the other. Required turns are those of its plan.
+        remind: every observation ends with what is carried and the task, for very small models.
         num_train, num_validation, num_test: tasks per split.
         task_seed: which tasks.
     """
@@ -61,6 +62,7 @@ class Household(TextEnv):
         clutter: int = 10,
         reward: str = "success",
         expert: str = "direct",
+        remind: bool = False,
         num_train: int = 1008,
         num_validation: int = 144,
         num_test: int = 144,
@@ -81,6 +83,7 @@ class Household(TextEnv):
         chosen = chosen_kinds(kinds, KINDS, "errand")
         search = expert == "search"
         self._design = Design(chosen, numbers, rooms, copies, clutter, task_seed, search)
+        self._remind = remind
         self._by_progress = reward == "progress"
         self.instructions = RULES + GRAMMAR.format(forms=", ".join(SHOWN))
         self._over = True
@@ -107,8 +110,11 @@ class Household(TextEnv):
         self._world, self._errands = build(**self._data)
         self._best = 0.0
         self._over = False
-        errands = "; ".join(errand.text for errand in self._errands)
-        return f"{self._world.overview()}\nTask: {errands}.", {"task_id": task.id, "success": False}
+        first = f"{self._world.overview()}\n{self._task()}"
+        return first, {"task_id": task.id, "success": False}
+
+    def _task(self) -> str:
+        return f"Task: {'; '.join(errand.text for errand in self._errands)}."
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Act once. Raises `gymnasium.error.ResetNeeded` after the end of the episode."""
@@ -119,6 +125,9 @@ class Household(TextEnv):
         success = self._over = done == 1
         if success:
             observation += " All errands are done."
+        elif self._remind:
+            held = self._world.held
+            observation += f"\nCarried: {held.described if held else 'nothing'}. {self._task()}"
         earned = max(0.0, done - self._best) if self._by_progress else float(success)
         self._best = max(self._best, done)
         return observation, earned, success, False, {"success": success}
