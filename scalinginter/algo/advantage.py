@@ -51,6 +51,16 @@ def leave_one_out_advantages(rewards_G: NDArray[np.float64]) -> NDArray[np.float
     return (rewards_G - rewards_G.mean()) * (size / (size - 1))
 
 
+def overlong_penalty(lengths_G: NDArray[np.integer], most: int, cache: int) -> NDArray[np.float64]:
+    """Return what an episode's length adds to its reward, between 0 and -1.
+
+    DAPO (arXiv 2503.14476), equation 13: 0 up to `most - cache` tokens, from there linear to -1 at
+    `most` tokens, and -1 beyond.
+    """
+    over_G = lengths_G.astype(np.float64) - (most - cache)
+    return -np.clip(over_G / cache, 0.0, 1.0)
+
+
 def returns_to_go(rewards_K: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
     """Return per turn k the sum over j >= k of gamma^(j - k) * reward of turn j."""
     returns_K = np.zeros_like(rewards_K, dtype=np.float64)

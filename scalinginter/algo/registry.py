@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from scalinginter.algo.estimator import SumOverRanks
 from scalinginter.algo.gigpo import GiGPO
-from scalinginter.algo.grpo import GRPO
+from scalinginter.algo.grpo import GRPO, GRPOTCR
 from scalinginter.algo.loss import LossBatch, LossTerms
 from scalinginter.algo.ppo import PPO
 from scalinginter.algo.reinforce import RLOO, ReinforcePP
@@ -57,6 +57,7 @@ ALGORITHMS: dict[str, Any] = {  # the class of each kind; it takes the kind's co
     "grpo": GRPO,
     "dr_grpo": GRPO,
     "gspo": GRPO,
+    "grpo_tcr": GRPOTCR,
     "rloo": RLOO,
     "reinforce_pp": ReinforcePP,
     "turn_grpo": TurnGRPO,

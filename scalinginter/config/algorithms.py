@@ -69,6 +69,7 @@ class EstimatorConfig(PolicyGradientConfig):
     """What the algorithms without a critic share."""
 
     normalize_by_task: bool = False  # each environment's tokens to mean 0, deviation 1 (AgentRL)
+    max_refills: NonNegativeInt = 0  # times that a step plays new groups for those without signal
 
 
 class GRPOConfig(EstimatorConfig):
@@ -95,6 +96,26 @@ class GSPOConfig(EstimatorConfig):
     clip_high: PositiveFloat = 4e-4
     loss_aggregation: Literal["token", "sequence", "constant"] = "sequence"
     normalize_advantages: bool = True  # divide by the group's standard deviation
+
+
+class GRPOTCRConfig(EstimatorConfig):
+    """GRPO-TCR (DemyAgent, arXiv 2510.11701): token mean, clip-higher, overlong reward shaping."""
+
+    kind: Literal["grpo_tcr"] = "grpo_tcr"
+    clip_high: PositiveFloat = 0.28  # 0.315 explores more
+    normalize_advantages: bool = True  # divide by the group's standard deviation
+    overlong_tokens: PositiveInt = 20_480  # of an episode: there the penalty is 1
+    overlong_cache: PositiveInt = 4096  # over the last of them the penalty grows from 0
+    max_refills: NonNegativeInt = 3
+
+    @model_validator(mode="after")
+    def _check_overlong(self) -> "GRPOTCRConfig":
+        if self.overlong_cache > self.overlong_tokens:
+            raise ValueError(
+                f"overlong_cache ({self.overlong_cache}) must be at most overlong_tokens "
+                f"({self.overlong_tokens}): it is the end of them"
+            )
+        return self
 
 
 class RLOOConfig(EstimatorConfig):
@@ -191,6 +212,7 @@ AlgorithmConfig = Annotated[
         GRPOConfig
         | DrGRPOConfig
         | GSPOConfig
+        | GRPOTCRConfig
         | RLOOConfig
         | ReinforcePPConfig
         | TurnGRPOConfig

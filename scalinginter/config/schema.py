@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from scalinginter.config.algorithms import AlgorithmConfig, GRPOConfig
+from scalinginter.config.algorithms import AlgorithmConfig, EstimatorConfig, GRPOConfig
 from scalinginter.config.engines import EngineConfig
 from scalinginter.config.guard import GuardConfig
 from scalinginter.config.horizon_blocks import HorizonConfig
@@ -254,6 +254,13 @@ class Recipe(Section):
             raise ValueError(
                 f"engine.kind: {self.engine.kind} says {says[self.engine.kind]} and cannot be held "
                 "to a constraint; set chat.constrain_to_admissible: false"
+            )
+        refills = self.algorithm.max_refills if isinstance(self.algorithm, EstimatorConfig) else 0
+        if refills and self.rollout.max_staleness:
+            raise ValueError(
+                f"algorithm.max_refills: {refills} replaces groups within a step, but with "
+                f"rollout.max_staleness: {self.rollout.max_staleness} groups are played before it "
+                "is known which step takes them; set algorithm.max_refills: 0"
             )
         if self.rollout.max_tokens_per_turn >= self.rollout.max_context:
             raise ValueError(

@@ -4,9 +4,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from scalinginter.algo.advantage import has_variance
 from scalinginter.rollout.episode import EpisodeRunner, EpisodeSpec
 from scalinginter.seeds import derive
 from scalinginter.types import Group, StopReason, Task, Trajectory
@@ -50,15 +53,18 @@ class Collection:
     """Groups in the order of the plan's assignments, of full size, failed episodes included.
 
     Where a run has several processes, the groups of the others have come without their tokens
-    (`Trajectory.elsewhere`).
+    (`Trajectory.elsewhere`). Groups that a step has replaced, because they say nothing, count in
+    its costs and in all statistics of episodes, but are not trained.
     """
 
     groups: list[Group]
     num_retries: int
+    dropped: list[Group] = field(default_factory=list)  # replaced
 
     @property
     def trajectories(self) -> list[Trajectory]:
-        return [trajectory for group in self.groups for trajectory in group.trajectories]
+        """All episodes; those that are trained come first."""
+        return [t for group in (*self.groups, *self.dropped) for t in group.trajectories]
 
     def by_family(self) -> dict[str, list[Trajectory]]:
         """Return the episodes of each environment, by its name in the recipe."""
@@ -66,6 +72,12 @@ class Collection:
         for trajectory in self.trajectories:
             episodes[trajectory.family].append(trajectory)
         return dict(episodes)
+
+
+def says_something(group: Group) -> bool:
+    """Whether some of a group's rewards differ, failed episodes aside."""
+    rewards = [t.reward for t in group.trajectories if not t.stop.is_failure]
+    return has_variance(np.array(rewards, dtype=np.float64))
 
 
 class Collector:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from scalinginter.algo.advantage import has_variance
 from scalinginter.horizon import Horizon
-from scalinginter.rollout.collect import Collection
+from scalinginter.rollout.collect import Collection, says_something
 from scalinginter.types import StopReason, Trajectory, Turn
 
 
@@ -25,7 +24,9 @@ def rollout_metrics(collection: Collection, horizons: Mapping[str, Horizon]) -> 
         "horizon/stage": float(longest.stage),
         "rollout/episodes": float(len(episodes)),
         "rollout/retries": float(collection.num_retries),
-        "rollout/zero_variance_groups": float(_num_zero_variance(collection)),
+        "rollout/zero_variance_groups": float(
+            sum(not says_something(group) for group in (*collection.groups, *collection.dropped))
+        ),
     }
     for reason in StopReason:
         metrics[f"stop/{reason}"] = _mean([t.stop is reason for t in everything])
@@ -81,14 +82,6 @@ def _by_length(episodes: Sequence[Trajectory]) -> dict[str, float]:
         if trajectory.task.required_turns is not None:
             rewards[trajectory.task.required_turns].append(trajectory.reward)
     return {f"reward/by_length/{length}": _mean(rewards[length]) for length in sorted(rewards)}
-
-
-def _num_zero_variance(collection: Collection) -> int:
-    rewards = [
-        np.array([t.reward for t in group.trajectories if not t.stop.is_failure])
-        for group in collection.groups
-    ]
-    return sum(not has_variance(each) for each in rewards)
 
 
 def _mean(values: Sequence[float]) -> float:

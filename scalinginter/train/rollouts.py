@@ -5,15 +5,17 @@ rollout.max_staleness: 0   `InStep`: a step plays its groups, then updates; same
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import torch
 
+from scalinginter.config.algorithms import EstimatorConfig
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import UserError
 from scalinginter.horizon import Horizon
-from scalinginter.rollout.collect import Assignment, Collection, CollectPlan
+from scalinginter.rollout.collect import Assignment, Collection, CollectPlan, says_something
 from scalinginter.rollout.pacing import Pace
 from scalinginter.rollout.stack import RolloutStack
 from scalinginter.train.deal import FamilyDeal
@@ -21,6 +23,7 @@ from scalinginter.train.ranks import Ranks
 from scalinginter.train.sharing import collect, shared
 from scalinginter.train.signals import StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
+from scalinginter.types import Group
 
 T = TypeVar("T")
 
@@ -76,7 +79,13 @@ def make_rollouts(recipe: Recipe, stack: RolloutStack, stop: StopSignal, ranks: 
 
 
 class InStep:
-    """A step plays its groups while the learner waits."""
+    """A step plays its groups while the learner waits.
+
+    Where the recipe says so (`max_refills`), groups whose rewards are all equal are replaced by new
+    ones of the same environment, that often at most (dynamic sampling, DAPO, arXiv 2503.14476,
+    section 3.2). What then still says nothing is left out. Every rank has all outcomes and comes to
+    the same end.
+    """
 
     def __init__(
         self,
@@ -88,8 +97,13 @@ class InStep:
     ) -> None:
         self._recipe, self._stack, self._stop, self._ranks = recipe, stack, stop, ranks
         self._samplers, self._collector = samplers, stack.collector(training=True)
+        algorithm = recipe.algorithm
+        self._refills = algorithm.max_refills if isinstance(algorithm, EstimatorConfig) else 0
         self._cursors = dict.fromkeys(samplers, 0)  # tasks so far, by environment
-        self._taken: dict[str, int] = {}
+        self._shares = dict(self._cursors)  # those of them that were a step's own, not refills
+        self._taken: dict[str, int] = {}  # of the step that is being taken: both kinds
+        self._share: dict[str, int] = {}
+        self._metrics: dict[str, float] = {}
 
     @property
     def forwarded_tokens(self) -> int:
@@ -99,18 +113,50 @@ class InStep:
     def take(self, step: int, horizons: Mapping[str, Horizon]) -> Collection:
         """See `Rollouts.take`."""
         self._stop.finish(self._stack.before_step(step))
-        rollout, families = self._recipe.rollout, self._recipe.families
-        self._taken = share_out(families, rollout.num_tasks, self._cursors, step)
-        plan = CollectPlan(
-            assignments=[
-                Assignment(task, horizons[name].turns, name)
-                for name, count in self._taken.items()
-                for task in self._samplers[name].take(self._cursors[name], count)
-            ],
-            group_size=rollout.group_size,
-            temperature=rollout.temperature,
-            key=("train", self._recipe.seed, step),
-        )
+        recipe = self._recipe
+        self._taken = dict.fromkeys(self._cursors, 0)
+        self._share = share_out(recipe.families, recipe.rollout.num_tasks, self._shares, step)
+        key: tuple[int | str, ...] = ("train", recipe.seed, step)
+        played = self._play(self._share, horizons, key)
+        return self._refilled(played, horizons, key) if self._refills else played
+
+    def _refilled(
+        self, played: Collection, horizons: Mapping[str, Horizon], key: tuple[int | str, ...]
+    ) -> Collection:
+        """Play new groups for those that say nothing, and for those of them that do not either."""
+        groups: list[Group] = []
+        dropped: list[Group] = []
+        retries, number = 0, 0
+        while True:
+            silent = [group for group in played.groups if not says_something(group)]
+            groups += [group for group in played.groups if says_something(group)]
+            dropped += silent
+            retries += played.num_retries
+            if not silent or number == self._refills:
+                break
+            number += 1
+            missing = Counter(group.trajectories[0].family for group in silent)
+            played = self._play(missing, horizons, (*key, f"refill{number}"))
+        refilled = sum(self._taken.values()) - sum(self._share.values())
+        self._metrics = {
+            "rollout/refilled_groups": float(refilled),
+            "rollout/dropped_groups": float(len(dropped)),
+        }
+        return Collection(groups, retries, dropped)
+
+    def _play(
+        self,
+        counts: Mapping[str, int],
+        horizons: Mapping[str, Horizon],
+        key: tuple[int | str, ...],
+    ) -> Collection:
+        """Play the next tasks of each environment, `counts` of them."""
+        rollout, assignments = self._recipe.rollout, []
+        for name, count in counts.items():
+            tasks = self._samplers[name].take(self._cursors[name] + self._taken[name], count)
+            assignments += [Assignment(task, horizons[name].turns, name) for task in tasks]
+            self._taken[name] += count
+        plan = CollectPlan(assignments, rollout.group_size, rollout.temperature, key)
         return collect(self._ranks, self._stop, self._collector, plan)
 
     def beside(self, work: Callable[[], T], *, update: bool = True) -> T:
@@ -119,24 +165,25 @@ class InStep:
 
     def trained(self) -> None:
         """See `Rollouts.trained`."""
-        for name, count in self._taken.items():
-            self._cursors[name] += count
-        self._taken = {}
+        for name in self._taken:
+            self._cursors[name] += self._taken[name]
+            self._shares[name] += self._share[name]
+        self._taken, self._share = {}, {}
 
     def restart(self) -> None:
         """Nothing was played ahead."""
 
     def metrics(self) -> dict[str, float]:
-        """Who waits for whom is no question here."""
-        return {}
+        """Return what was refilled, where the recipe asks for it."""
+        return dict(self._metrics)
 
     def state_dict(self) -> dict[str, Any]:
         """See `Rollouts.state_dict`."""
-        return {"cursors": dict(self._cursors)}
+        return {"cursors": dict(self._cursors), "shares": dict(self._shares)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Rollouts.load_state_dict`."""
-        self._cursors = dict(state["cursors"])
+        self._cursors, self._shares = dict(state["cursors"]), dict(state["shares"])
 
 
 class Ahead:

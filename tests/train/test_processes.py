@@ -154,6 +154,7 @@ OVER_THE_STEP = {  # what is estimated, normalised or weighed over the episodes 
     "gspo": {"kind": "gspo", "correction": "geometric_mask", "old_logprobs": "recompute"},
     "turns": {"correction": "sequence", "sequence": "turn", "old_logprobs": "recompute"},
     "kl": {"kl_coefficient": 0.05, "kl_target": 1e-4, "reference_every": 1},
+    "refills": {"kind": "grpo_tcr", "max_refills": 2},
 }
 
 
