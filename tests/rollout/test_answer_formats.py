@@ -20,8 +20,8 @@ def test_pitfall_28_a_call_in_the_told_form_acts(play, spec, form):
     assert (trajectory.success, trajectory.turns[0].action) == (True, "right")
 
 
-@pytest.mark.parametrize("form", ["tool_call", "tags"])
-def test_every_malformed_call_costs_one_turn_and_is_answered_with_help(play, spec, form):
+@pytest.mark.parametrize("form", ["react", "tool_call", "tags"])
+def test_every_malformed_answer_costs_one_turn_and_is_answered_with_help(play, spec, form):
     trajectory, _ = play(
         MALFORMED,
         spec(horizon=len(MALFORMED)),
