@@ -14,6 +14,8 @@ from scalinginter.config.section import (
     Section,
 )
 
+DualClip = Annotated[float, Field(gt=1)]
+
 
 class PolicyGradientConfig(Section):
     """The loss that the algorithms share: clipped surrogate, KL to a reference, entropy bonus."""
@@ -22,9 +24,7 @@ class PolicyGradientConfig(Section):
     sequence: Literal["episode", "turn"] = "episode"  # whose trained tokens are one sequence
     clip_low: PositiveFloat = 0.2
     clip_high: PositiveFloat = 0.2
-    dual_clip: Annotated[float, Field(gt=1)] | None = (
-        None  # bound of bad tokens' ratios; 3 in 1912.09729
-    )
+    dual_clip: DualClip | None = None  # bound of bad tokens' ratios; 3 in 1912.09729
     correction: Literal["none", "token", "sequence", "geometric_mask"] = "none"  # docs/async.md
     correction_max: PositiveFloat = 2.0  # token, sequence: weights are truncated there
     correction_band: Annotated[list[PositiveFloat], Field(min_length=2, max_length=2)] = Field(
@@ -103,6 +103,7 @@ class GRPOTCRConfig(EstimatorConfig):
 
     kind: Literal["grpo_tcr"] = "grpo_tcr"
     clip_high: PositiveFloat = 0.28  # 0.315 explores more
+    dual_clip: DualClip | None = 3.0  # verl's default, which theirs is built on
     normalize_advantages: bool = True  # divide by the group's standard deviation
     overlong_tokens: PositiveInt = 20_480  # of an episode: there the penalty is 1
     overlong_cache: PositiveInt = 4096  # over the last of them the penalty grows from 0

@@ -50,7 +50,7 @@ def test_the_settings_are_the_published_ones():
     config = GRPOTCRConfig()
     assert (config.clip_low, config.clip_high, config.kl_coefficient) == (0.2, 0.28, 0.0)
     assert (config.overlong_tokens, config.overlong_cache) == (20_480, 4096)
-    assert config.loss_aggregation == "token"
+    assert (config.loss_aggregation, config.dual_clip) == ("token", 3.0)
 
 
 def test_a_cache_beyond_the_limit_is_refused(toy_recipe):
