@@ -5,7 +5,10 @@
     hanging   . . . . e e          what hangs from a segment of it by other children is one span,
                                    which attends to the chain up to that segment in one call
 
-A segment's largest child comes first, so that an id gets its parts in at most log2(rows) + 1 calls.
+A segment's largest child comes first, so that an id is in at most log2(rows) + 1 chains. A long
+chain is halved: each half attends to itself, and the second to the first. The kernel takes keys in
+blocks of 512 and computes all of a block of which a query sees one key, so that a causal call costs
+up to twice what it needs.
 The parts are put together by their normalisers, as in ring attention (Liu et al.,
 arXiv 2310.01889, section 3): with o1, o2 the outputs and l1, l2 the log-sums of the scores,
 o = o2 + sigmoid(l1 - l2) (o1 - o2) and l = log(e^l1 + e^l2). The gradient needs no such merging:
@@ -25,14 +28,15 @@ from scalinginter.train.trie import Segment
 
 _FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
+_LONGEST = 384  # ids that attend to themselves in one call; measured, 4 and 8 heads of 32
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
     """Which packed tokens attend to which."""
 
-    own: list[slice]  # chains: each attends to itself causally
-    crossed: list[tuple[slice, slice]]  # what hangs from a chain, and the part of it that it sees
+    own: list[slice]  # chains, or parts of them: each attends to itself causally
+    crossed: list[tuple[slice, slice]]  # ids, and earlier ones that all of them see as well
 
     @classmethod
     def of(cls, segments: Sequence[Segment]) -> "Spans":
@@ -45,11 +49,24 @@ class Spans:
             heads.append(heads[-1] if is_first else segment.start)
             first_child = segments[at + 1] if segment.stop < segment.end else None
             if first_child is None:
-                own.append(slice(heads[-1], segment.stop))
+                _halve(slice(heads[-1], segment.stop), own, crossed)
             elif first_child.end < segment.end:
                 hanging = slice(first_child.end, segment.end)
                 crossed.append((hanging, slice(heads[-1], segment.stop)))
         return cls(own, crossed)
+
+
+def _halve(chain: slice, own: list[slice], crossed: list[tuple[slice, slice]]) -> None:
+    """Add a chain in parts of at most `_LONGEST` ids."""
+    length = chain.stop - chain.start
+    if length <= _LONGEST:
+        own.append(chain)
+        return
+    middle = chain.start + length // 2
+    first, second = slice(chain.start, middle), slice(middle, chain.stop)
+    _halve(first, own, crossed)
+    _halve(second, own, crossed)
+    crossed.append((second, first))
 
 
 def can_attend_in_spans(query: Tensor, value: Tensor) -> bool:

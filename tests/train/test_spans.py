@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalinginter.train import packed
+from scalinginter.train import packed, spans
 from scalinginter.train.packed import PackedLayout
 from scalinginter.train.spans import Spans
 from scalinginter.train.trie import PrefixTree
@@ -31,14 +31,15 @@ def forked_rows(draw):
 
 
 @settings(max_examples=40, deadline=None)
-@given(rows=forked_rows(), seed=st.integers(0, 99))
-def test_spans_give_what_buckets_give(rows, seed):
+@given(rows=forked_rows(), seed=st.integers(0, 99), longest=st.sampled_from([7, 60, 384]))
+def test_spans_give_what_buckets_give(rows, seed, longest):
     tree = PrefixTree(rows)
     torch.manual_seed(seed)
     states = [torch.randn(1, heads, len(tree), 8, dtype=torch.float64) for heads in (4, 2, 2)]
     weights = torch.randn(1, len(tree), 4, 8, dtype=torch.float64)
-    in_spans = attend(PackedLayout(tree), states, weights)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spans, "_LONGEST", longest)
+        in_spans = attend(PackedLayout(tree), states, weights)
         patch.setattr(packed, "can_attend_in_spans", lambda query, value: False)
         in_buckets = attend(PackedLayout(tree), states, weights)
     for got, expected in zip(in_spans, in_buckets, strict=True):
@@ -57,6 +58,13 @@ def test_a_chain_is_one_call_and_so_is_all_that_hangs_from_one_of_its_segments()
             (slice(8, 9), slice(6, 7)),
         ],
     )
+
+
+def test_a_long_chain_is_halved_and_its_second_half_sees_the_first():
+    tree = PrefixTree([np.arange(1000)])
+    own = [slice(0, 250), slice(250, 500), slice(500, 750), slice(750, 1000)]
+    crossed = [(own[1], own[0]), (own[3], own[2]), (slice(500, 1000), slice(0, 500))]
+    assert Spans.of(tree.segments) == Spans(own, crossed)
 
 
 def test_spans_have_no_padding():
