@@ -133,6 +133,7 @@ class TrainConfig(Section):
     micro_batch_tokens: PositiveInt = 8192  # tokens of one forward and backward pass
     num_epochs: PositiveInt = 1  # passes over a step's samples
     num_minibatches: PositiveInt = 1  # optimizer steps per pass
+    compile: bool = False  # torch.compile for passes with a gradient
     rank_timeout_s: PositiveFloat = 3600.0  # the longest that one process waits for another
 
     @field_validator("budget", mode="before")

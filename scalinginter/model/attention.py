@@ -39,6 +39,7 @@ class AttentionLayout(Protocol):
         ...
 
 
+@torch.compiler.disable  # compiled, it would be compiled again for every tree
 def _attention(
     module: torch.nn.Module,
     query: torch.Tensor,

@@ -20,6 +20,8 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
+from scalinginter.model.compiled import is_compiled
+
 _SMALL = 1 << 17  # elements of a weight that is copied in less time than a call takes
 BLOCK_BYTES = 3 << 18  # of one tensor: the few that a step touches fit the cache together
 
@@ -34,7 +36,8 @@ def make_lean(model: PreTrainedModel) -> bool:
     """Switch a model's decoder to the lean pass where it is known; return whether it was.
 
     The pass is taken for fp32 weights and packed rows. Everything else (bf16, autocast, gradient
-    checkpointing, weights sharded by FSDP2, other arguments) goes through transformers as before.
+    checkpointing, weights sharded by FSDP2, compiled layers in a pass with gradient, other
+    arguments) goes through transformers as before.
     """
     decoder = model.base_model
     if not _is_known(decoder):
@@ -79,7 +82,8 @@ def _forward(
     weights = self.embed_tokens.weight
     mixed = weights.dtype != torch.float32 or torch.is_autocast_enabled(weights.device.type)
     sharded = hasattr(self.layers[0], "unshard")  # FSDP2 brings weights when a layer is called
-    leave = plain or checkpointing or mixed or sharded
+    compiled = torch.is_grad_enabled() and is_compiled(self.layers[0])
+    leave = plain or checkpointing or mixed or sharded or compiled
     if leave or input_ids is None or position_ids is None:
         return type(self).forward(self, input_ids=input_ids, position_ids=position_ids, **kwargs)
     x = self.embed_tokens(input_ids)

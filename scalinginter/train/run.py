@@ -16,6 +16,7 @@ from scalinginter.algo.registry import make_algorithm
 from scalinginter.config.load import validate
 from scalinginter.config.schema import Recipe
 from scalinginter.errors import AgreedFailureError, RunFailedError, UserError
+from scalinginter.model.compiled import compile_layers
 from scalinginter.model.load import Policy
 from scalinginter.rollout.demonstrations import demonstrate
 from scalinginter.rollout.family import Families
@@ -145,6 +146,8 @@ def _parts(
             family.tasks(recipe.eval.split)
         _refuse_more_than_there_are(recipe, families)
         policy = load_recipe_policy(recipe, families, path=str(saved / "policy") if saved else None)
+        if recipe.train.compile:
+            compile_layers(policy.model)
         stack = RolloutStack(
             recipe, policy, families, folder=run_dir / "engine", share=(ranks.rank, ranks.size)
         )
