@@ -126,22 +126,23 @@ class EngineConfig(Section):
                 raise ValueError(f"url: {url!r} must start with http:// or https://")
         if len(set(self.urls)) < len(self.urls):
             raise ValueError("url names one server twice")
-        if self.sync.method == "tensor":
-            _check_shared_memory(self)
+        if self.sync.method != "disk":
+            _check_copies(self)
         return self
 
 
-def _check_shared_memory(config: EngineConfig) -> None:
-    """Raise `ValueError` where servers cannot open this process's memory."""
+def _check_copies(config: EngineConfig) -> None:
+    """Raise `ValueError` where tensors cannot get from this process to the servers."""
+    method = config.sync.method
     far = [url for url in config.urls if urlsplit(url).hostname not in _HERE]
-    if far:
+    if far and method == "tensor":
         raise ValueError(
             f"sync.method: tensor shares memory with servers of this machine, which {far[0]} is "
-            "not by its name (allowed: 127.0.0.1, localhost); use sync.method: disk"
+            "not by its name (allowed: 127.0.0.1, localhost); use sync.method: disk or distributed"
         )
     if config.launch is not None and config.launch.data_parallel > 1:
         raise ValueError(
-            "sync.method: tensor is not taken by SGLang's data_parallel servers; use "
+            f"sync.method: {method} is not taken by SGLang's data_parallel servers; use "
             "launch.num_servers instead of launch.data_parallel, or sync.method: disk"
         )
 

@@ -4,24 +4,30 @@ Faults are in the sending: each test that does one leaves the server with the pr
 """
 
 import asyncio
+import os
+import signal
+from pathlib import Path
 
 import pytest
 import torch
 
 from scalinginter.config.engines import EngineConfig, LaunchConfig
 from scalinginter.config.sync import SyncConfig
-from scalinginter.engine.sglang.build import make_delivery
+from scalinginter.engine.sglang.build import make_delivery, make_sglang_engine
+from scalinginter.engine.sglang.launch import make_processes
 from scalinginter.engine.sglang.server import ServerError
 from scalinginter.engine.sglang.weights import Snapshot
 from scalinginter.errors import RunFailedError
+from scalinginter.model.load import save_policy
 
 pytestmark = [pytest.mark.xdist_group("sglang"), pytest.mark.timeout(1000)]
 
-METHODS = ["disk", "tensor"]
+ROOT = Path(__file__).parent.parent.parent
+METHODS = ["disk", "tensor", "distributed"]
 
 
 @pytest.fixture
-def deliver_by(sglang_engine, tmp_path):
+def deliver_by(sglang_engine, tmp_path, run):
     """Return a function that makes the engine bring weights to its server in another way."""
     upkeep = sglang_engine.upkeep
     before = upkeep.delivery
@@ -34,12 +40,12 @@ def deliver_by(sglang_engine, tmp_path):
             sync=SyncConfig(method=method, **options),
         )
         policy = sglang_engine.policy
-        upkeep.delivery = make_delivery(
-            config, policy, 268, policy.tokenizer.eos_token_id, tmp_path
-        )
+        vocabulary, stop_id = policy.model.config.vocab_size, policy.tokenizer.eos_token_id
+        upkeep.delivery = make_delivery(config, policy, vocabulary, stop_id, tmp_path)
         return upkeep.delivery
 
     yield use
+    run(sglang_engine, upkeep.delivery.aclose())
     upkeep.delivery = before
 
 
@@ -78,6 +84,9 @@ class Faulty:
             await self.instead(self.way, server, snapshot)
         else:
             await self.way.send(server, snapshot, flush=flush)
+
+    async def aclose(self):
+        await self.way.aclose()
 
 
 async def only_the_name(way, server, snapshot):
@@ -134,6 +143,8 @@ def test_pitfall_32_no_answer_comes_from_the_cache_of_older_weights(
         ("tensor", only_the_name),
         ("tensor", all_but_one_tensor),
         ("tensor", break_off),
+        ("distributed", all_but_one_tensor),
+        ("distributed", break_off),
     ],
 )
 def test_pitfall_33_weights_that_did_not_arrive_are_sent_again_by_disk(
@@ -173,9 +184,9 @@ def test_pitfall_32_a_server_that_computes_something_else_ends_the_run(
     run(sglang_engine, until_usable(sglang_engine))
 
 
-async def until_usable(engine):
+async def until_usable(engine, count=1):
     async with asyncio.timeout(120):
-        while not engine.upkeep.fleet.usable:
+        while len(engine.upkeep.fleet.usable) < count:
             await asyncio.sleep(0.05)
 
 
@@ -197,3 +208,94 @@ def test_pitfall_33_first_rows_give_old_weights_away(deliver_by, sync, sglang_en
     ways = deliver_by("disk").ways
     ways["disk"] = Faulty(ways["disk"], only_the_name)
     assert sync()["sync/repairs"] == 1
+
+
+@pytest.mark.parametrize("mode", ["abort", "retract", "in_place"])
+def test_an_answer_in_progress_goes_on_under_new_weights_and_says_so(
+    mode, deliver_by, learn, sglang_engine, request_of, run
+):
+    deliver_by("tensor", pause=mode)
+    old = sglang_engine.version
+
+    async def answer_over_a_sync():
+        request = request_of([41, 42], f"over {mode}", new=60)
+        task = asyncio.create_task(sglang_engine.generate(request))
+        (server,) = sglang_engine.upkeep.fleet.servers
+        while not (server.in_flight and await is_running(server)):
+            assert not task.done()
+            await asyncio.sleep(0)
+        learn()
+        await sglang_engine.sync(old + 1)
+        return await task
+
+    completion = run(sglang_engine, answer_over_a_sync())
+    versions = list(completion.token_versions)
+    assert len(versions) == 60
+    assert set(versions) == {old, old + 1}
+    assert versions == sorted(versions)
+
+
+async def is_running(server):
+    loads = await server.get("/v1/loads", timeout_s=60)
+    return any(load["num_running_reqs"] for load in loads["loads"])
+
+
+@pytest.fixture
+def second_server(sglang_python, sglang_engine, tmp_path):
+    """Return the process of another server, with the policy as it is."""
+    launch = LaunchConfig(command=[str(sglang_python), str(ROOT / ".ci" / "sglang_cpu.py")])
+    policy = sglang_engine.policy
+    save_policy(policy.model, policy.tokenizer, tmp_path / "model")
+    (process,) = make_processes(
+        launch, tmp_path, lambda: (tmp_path / "model", "another"), "float32", seed=1
+    )
+    process.start()
+    yield process
+    sglang_engine.runner.run(process.stop())
+
+
+@pytest.fixture
+def engine_of_two(sglang_engine, second_server, tmp_path):
+    """Return an engine that has the common server and a second one."""
+    (server,) = sglang_engine.upkeep.fleet.servers
+    policy = sglang_engine.policy
+    engine = make_sglang_engine(
+        EngineConfig(
+            kind="sglang",
+            url=[server.url, second_server.url],
+            start_timeout_s=900,
+            health_timeout_s=20,
+            request_timeout_s=10,
+        ),
+        policy,
+        max_context=64,
+        stop_id=policy.tokenizer.eos_token_id,
+        constrained=None,
+        seed=1,
+        folder=tmp_path,
+    )
+    engine.runner = sglang_engine.runner
+    engine.runner.run(engine.start())
+    yield engine
+    engine.runner.run(engine.aclose())
+
+
+def test_pitfall_32_a_server_that_is_down_during_a_sync_gets_the_weights_when_it_is_back(
+    engine_of_two, second_server, learn, run, ask, request_of
+):
+    upkeep, way = engine_of_two.upkeep, engine_of_two.upkeep.delivery.ways["disk"]
+    first, second = upkeep.fleet.servers
+
+    async def stop_the_second(_, server, snapshot):
+        if server is second:
+            os.killpg(second_server.pid, signal.SIGSTOP)
+        await way.send(server, snapshot, flush=True)
+
+    upkeep.delivery.ways["disk"] = Faulty(way, stop_the_second, times=2)
+    learn()
+    metrics = run(engine_of_two, engine_of_two.sync(1))
+    (completion,) = ask(engine_of_two, request_of([5, 6]))
+    os.killpg(second_server.pid, signal.SIGCONT)
+    run(engine_of_two, until_usable(engine_of_two, 2))
+    assert metrics["sync/servers"] == completion.policy_version == 1
+    assert second.weights == first.weights == upkeep.present()

@@ -114,7 +114,7 @@ def test_canary_prompts_are_different_ids_of_the_vocabulary():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"url": "http://far:30000"}, "use sync.method: disk"),
+        ({"url": "http://far:30000"}, "use sync.method: disk or distributed"),
         ({"launch": LaunchConfig(data_parallel=2)}, "num_servers instead"),
     ],
 )

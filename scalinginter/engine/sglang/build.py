@@ -9,9 +9,11 @@ from pathlib import Path
 import torch
 
 from scalinginter.config.engines import EngineConfig
+from scalinginter.engine.sglang.broadcast import BroadcastTransfer
 from scalinginter.engine.sglang.client import SGLangEngine
 from scalinginter.engine.sglang.delivery import Delivery
 from scalinginter.engine.sglang.launch import make_processes, refuse_missing_command
+from scalinginter.engine.sglang.memory import own_copy, shared_copy
 from scalinginter.engine.sglang.transfer import DiskTransfer, TensorTransfer
 from scalinginter.engine.sglang.upkeep import Upkeep
 from scalinginter.engine.sglang.weights import Source
@@ -107,10 +109,14 @@ def make_delivery(
         lambda prompts: sequence_logprobs(policy.model, prompts, packed=policy.packed),
         vocabulary=vocabulary,
         folder=folder / "weights",
-        shared=config.sync.method == "tensor",
+        copied={"tensor": shared_copy, "distributed": own_copy}.get(config.sync.method),
     )
     timeout_s = config.request_timeout_s
-    ways = {"disk": DiskTransfer(source, timeout_s), "tensor": TensorTransfer(timeout_s)}
+    ways = {
+        "disk": DiskTransfer(source, timeout_s),
+        "tensor": TensorTransfer(timeout_s),
+        "distributed": BroadcastTransfer(policy.model.device, timeout_s),
+    }
     return Delivery(source, ways, config.sync, timeout_s)
 
 

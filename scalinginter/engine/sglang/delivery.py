@@ -75,6 +75,11 @@ class Delivery:
             metrics[key] = sum(values) if total else min(values) if fewest else max(values)
         return metrics
 
+    async def aclose(self) -> None:
+        """Let go of the servers."""
+        for way in self.ways.values():
+            await way.aclose()
+
     async def _bring(self, server: Server, snapshot: Snapshot) -> dict[str, float]:
         metrics: dict[str, float] = {}
         try:

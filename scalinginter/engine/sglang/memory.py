@@ -25,7 +25,12 @@ def _by_name() -> Generator[None]:
 def shared_copy(tensor: Tensor) -> Tensor:
     """Return a copy on the CPU that other processes of this machine can open."""
     with _by_name():
-        return tensor.to("cpu", copy=True).contiguous().share_memory_()
+        return own_copy(tensor).share_memory_()
+
+
+def own_copy(tensor: Tensor) -> Tensor:
+    """Return a copy on the CPU."""
+    return tensor.to("cpu", copy=True).contiguous()
 
 
 def handles(tensors: Mapping[str, Tensor]) -> str:

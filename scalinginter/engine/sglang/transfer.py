@@ -1,7 +1,6 @@
 """Ways for a snapshot to travel to one server."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from scalinginter.engine.sglang.memory import handles
 from scalinginter.engine.sglang.server import Server, ServerError
@@ -16,6 +15,10 @@ class Transfer(Protocol):
 
         Raises `ServerError`; the server's weights may then be of two versions.
         """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the servers."""
         ...
 
 
@@ -34,6 +37,9 @@ class DiskTransfer:
         }
         await server.post("/update_weights_from_disk", body, timeout_s=self._timeout_s)
 
+    async def aclose(self) -> None:
+        """See `Transfer.aclose`."""
+
 
 class TensorTransfer:
     """By way of memory that the server, on this machine, opens. Snapshots have to be `shared`."""
@@ -50,18 +56,27 @@ class TensorTransfer:
             "weight_version": snapshot.name,
             "flush_cache": flush,
         }
-        await self._post(server, "/begin_weight_update", {})
+        await open_update(server, self._timeout_s)
         try:
-            await self._post(server, "/update_weights_from_tensor", body)
+            await server.post("/update_weights_from_tensor", body, timeout_s=self._timeout_s)
         finally:  # else the next one cannot begin
-            await self._post(server, "/end_weight_update", {})
+            await end_update(server, self._timeout_s)
 
-    async def _post(self, server: Server, path: str, body: Mapping[str, Any]) -> None:
-        try:
-            await server.post(path, body, timeout_s=self._timeout_s)
-        except ServerError as error:
-            # One that was cut off in the middle of an update has that one still open
-            if path != "/begin_weight_update" or error.status is None:
-                raise
-            await self._post(server, "/end_weight_update", {})
-            await server.post(path, body, timeout_s=self._timeout_s)
+    async def aclose(self) -> None:
+        """See `Transfer.aclose`."""
+
+
+async def open_update(server: Server, timeout_s: float) -> None:
+    """Make a server ready for tensors; an update that broke off and is still open is closed."""
+    try:
+        await server.post("/begin_weight_update", {}, timeout_s=timeout_s)
+    except ServerError as error:
+        if error.status is None:
+            raise
+        await end_update(server, timeout_s)
+        await server.post("/begin_weight_update", {}, timeout_s=timeout_s)
+
+
+async def end_update(server: Server, timeout_s: float) -> None:
+    """Tell a server that all tensors were sent."""
+    await server.post("/end_weight_update", {}, timeout_s=timeout_s)

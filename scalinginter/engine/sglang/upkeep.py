@@ -106,6 +106,7 @@ class Upkeep:
 
     async def aclose(self) -> None:
         """Stop what was started."""
+        await self.delivery.aclose()
         await self.fleet.aclose()
         await asyncio.gather(*(process.stop() for process in self.processes))
         self.started = False

@@ -44,6 +44,8 @@ async def check_server(server: Server, *, max_context: int, timeout_s: float) ->
             f"rollout.max_context ({max_context}); start it with a larger --context-length and "
             "--max-total-tokens (or memory share), or lower rollout.max_context"
         )
+    # A sync that broke off, of an earlier run even, may have left it paused
+    await server.post("/continue_generation", {}, timeout_s=timeout_s)
     await _check_log_probs(server, timeout_s)
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from scalinginter.engine.sglang.memory import shared_copy
-
 _PAD = 64  # servers pad the vocabulary with rows of zeros to a multiple of it
 
 # Tensors of a checkpoint that SGLang puts together, one below the other: its name, theirs.
@@ -90,7 +88,7 @@ class Source:
         logprobs: gives the policy's log-probs of the ids of sequences, from the second id on.
         vocabulary: number of ids.
         folder: two copies at most are kept there.
-        shared: snapshots are copies in shared memory, not the policy's own tensors.
+        copied: copies a tensor for a snapshot; None: snapshots hold the policy's own.
     """
 
     def __init__(
@@ -101,11 +99,11 @@ class Source:
         *,
         vocabulary: int,
         folder: Path,
-        shared: bool,
+        copied: Callable[[Tensor], Tensor] | None,
     ) -> None:
         self.prompts = canary_prompts(vocabulary)
         self._tensors, self._save, self._logprobs = tensors, save, logprobs
-        self._folder, self._shared = folder, shared
+        self._folder, self._copied = folder, copied
         self._last: Snapshot | None = None
         self._saved: Path | None = None  # the newest folder
 
@@ -114,10 +112,10 @@ class Source:
         if self._last is None or self._last.name != name:
             known = self._last.digested if self._last else ()
             tensors = dict(_without_ties(self._tensors()))
-            if self._shared:
-                tensors = {key: shared_copy(tensor) for key, tensor in tensors.items()}
+            if self._copied is not None:
+                tensors = {key: self._copied(tensor) for key, tensor in tensors.items()}
             self._last = Snapshot(name, tensors, self._logprobs(self.prompts))
-            if not self._shared:  # the tensors are the learner's, which goes on changing them
+            if self._copied is None:  # the tensors are the learner's, which goes on changing them
                 self.saved(name)
                 for theirs in known:
                     self._last.digests(theirs)
