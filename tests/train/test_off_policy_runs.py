@@ -29,12 +29,16 @@ def metrics_of(run_dir, stage):
 
 @pytest.fixture(scope="module", params=CORRECTIONS)
 def stale(request, tmp_path_factory, toy_recipe):
-    """A run of ten steps whose groups are played up to two updates ahead."""
+    """A run of twelve steps whose groups are played up to two updates ahead."""
     run_dir = tmp_path_factory.mktemp("stale") / "run"
     config = toy_recipe(
+        environment__params={"max_length": 8},
+        horizon={"kind": "fixed", "turns": 9},
+        eval={"horizon": 9, "num_tasks": 16},
+        checkpoint__every=None,
+        rollout__num_tasks=8,
         rollout__max_staleness=2,
-        train__num_steps=10,
-        eval__every=20,
+        train={"num_steps": 12, "learning_rate": 0.005},
         algorithm=CORRECTIONS[request.param],
     )
     assert run_training(config, run_dir, quiet=True) == 0
@@ -42,7 +46,9 @@ def stale(request, tmp_path_factory, toy_recipe):
 
 
 def test_stale_data_trains_with_each_correction(stale):
-    assert metrics_of(stale, "eval")[-1]["eval/success"] == 1.0
+    start, *_, end = [metrics["eval/success"] for metrics in metrics_of(stale, "eval")]
+    assert start < 0.5
+    assert end > 0.8
 
 
 def test_pitfall_32_the_weights_of_stale_tokens_are_logged_on_every_step(stale):
