@@ -28,7 +28,9 @@ from scalinginter.train.trie import Segment
 
 _FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
-_LONGEST = 384  # ids that attend to themselves in one call; measured, 4 and 8 heads of 32
+# Ids that attend to themselves in one call. Of a chain of 688 with 8 heads of 32 it saves a fifth
+# of the time; with 4 heads, over a whole update, no difference was measured.
+_LONGEST = 384
 
 
 @dataclass(frozen=True, slots=True)
