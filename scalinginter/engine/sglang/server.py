@@ -120,8 +120,11 @@ class Server:
     def _session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
-            # No limit: how many requests run at once is the rollout's decision.
-            self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+            # No limit: how many requests run at once is the rollout's decision. SGLang closes idle
+            # connections after 5 s, unseen while the learner works: none is used again by then.
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0)
+            )
             self._loop = loop
         return self._http
 
