@@ -124,3 +124,17 @@ def numbers():
         ]
 
     return read
+
+
+@pytest.fixture(scope="session")
+def compiler():
+    """Skip where torch.compile has no compiler that works."""
+    import torch
+
+    from scalinginter.errors import UserError
+    from scalinginter.model.compiled import refuse_without_compiler
+
+    try:
+        refuse_without_compiler(torch.device("cpu"))
+    except UserError as error:
+        pytest.skip(str(error))

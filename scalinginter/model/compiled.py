@@ -34,7 +34,7 @@ def compile_layers(model: nn.Module) -> None:
             f"train.compile: {type(model).__name__} has no decoder layers that can be compiled; "
             "set train.compile: false"
         )
-    _refuse_without_compiler(next(model.parameters()).device)
+    refuse_without_compiler(next(model.parameters()).device)
     for layer in layers:
         layer.forward = MethodType(_forward, layer)  # type: ignore[method-assign]
 
@@ -57,8 +57,8 @@ def _compiled(layer_class: type[nn.Module]) -> Any:
     return torch.compile(layer_class.forward, dynamic=True)
 
 
-def _refuse_without_compiler(device: torch.device) -> None:
-    """Compile a line, so that a machine without a compiler is known before training starts."""
+def refuse_without_compiler(device: torch.device) -> None:
+    """Compile a line: `UserError` before training starts, where there is no compiler."""
     try:
         torch.compile(_line)(torch.zeros(8, device=device))
     except Exception as error:  # of a compiler, a linker, triton, inductor: all of their own kinds

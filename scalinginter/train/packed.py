@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from scalinginter.train.buckets import Buckets
+from scalinginter.train.flex import TreeMask, can_attend_in_flex
 from scalinginter.train.spans import Spans, attend_in_spans, can_attend_in_spans
 from scalinginter.train.trie import PrefixTree
 
@@ -16,8 +17,9 @@ from scalinginter.train.trie import PrefixTree
 class PackedLayout:
     """Implements `AttentionLayout` for rows that share prefixes.
 
-    On a CPU every segment attends where it lies (`spans`). Elsewhere, and with a sliding window,
-    rows are gathered from first to last id into a few buckets of similar length.
+    On a CPU every segment attends where it lies (`spans`), on a GPU under a mask of the tree
+    (`flex`). Where neither can, rows are gathered from first to last id into a few buckets of
+    similar length.
 
     Args:
         tree: The rows.
@@ -35,6 +37,7 @@ class PackedLayout:
         self.row_lengths = tree.lengths
         self._spans = Spans.of(tree.segments)
         self._buckets: Buckets | None = None
+        self._mask: TreeMask | None = None
 
     @property
     def num_slots(self) -> int:
@@ -57,9 +60,15 @@ class PackedLayout:
         sliding_window: int | None,
     ) -> Tensor:
         """Attend. query [1, H, T, D]; key, value [1, Hkv, T, D]; returns [1, T, H, D]."""
+        if sliding_window is not None and sliding_window >= max(self.row_lengths):
+            sliding_window = None  # all is seen
+        if can_attend_in_flex(query, value):
+            if self._mask is None:
+                self._mask = TreeMask(self.tree, self._device)
+            attended = self._mask.attend(query, key, value, scaling, sliding_window)
+            return attended.transpose(1, 2)
         query, key, value = (states[0].transpose(0, 1) for states in (query, key, value))
-        all_seen = sliding_window is None or sliding_window >= max(self.row_lengths)
-        if all_seen and can_attend_in_spans(query, value):
+        if sliding_window is None and can_attend_in_spans(query, value):
             return attend_in_spans(query, key, value, self._spans, scaling)[None]
         if self._buckets is None:
             self._buckets = Buckets(self.tree, self._device)
