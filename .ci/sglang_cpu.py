@@ -1,13 +1,14 @@
 """Start an SGLang server on a machine without a GPU: for tests, never part of the product.
 
 SGLang's text path needs none of its compiled kernels on a CPU, but imports them. What stands in for
-them here says so when it is called. Its worker processes are spawned and import this file again, so
-the stand-ins are put in place on import and the server starts under `__main__` only.
+them here says so when it is called. Its worker processes are forked: spawned ones would import it
+all again, which takes more than half of the start; there is no GPU whose state a fork would break.
 
     python .ci/sglang_cpu.py --model-path FOLDER --port 30000 ...
 """
 
 import importlib.machinery
+import multiprocessing
 import os
 import runpy
 import sys
@@ -59,9 +60,10 @@ def stand_in() -> torch.library.Library:
     return library
 
 
-LIBRARY = stand_in()
-
 if __name__ == "__main__":
+    library = stand_in()
+    multiprocessing.set_start_method("fork")
+    multiprocessing.set_start_method = lambda *_, **__: None  # the server asks for "spawn"
     given = {argument.split("=")[0] for argument in sys.argv[1:]}
     sys.argv += [flag for flag in FLAGS if flag.split("=")[0] not in given]
     runpy.run_module("sglang.launch_server", run_name="__main__")

@@ -8,6 +8,7 @@ import numpy as np
 
 from scalinginter.horizon import Horizon
 from scalinginter.rollout.collect import Collection, says_something
+from scalinginter.rollout.prefix_cache import prefix_cache_metrics
 from scalinginter.types import StopReason, Trajectory, Turn
 
 
@@ -45,6 +46,7 @@ def rollout_metrics(collection: Collection, horizons: Mapping[str, Horizon]) -> 
         "reward/mean": _mean([t.reward for t in episodes]),
         "reward/std": float(np.std([t.reward for t in episodes])),
     }
+    metrics |= prefix_cache_metrics(episodes)
     return metrics | _by_length(episodes) | _cross_policy(turns)
 
 

@@ -10,6 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from scalinginter.config.engines import EngineConfig, LaunchConfig
+from scalinginter.config.load import validate
 from scalinginter.engine.base import GenerateRequest
 from scalinginter.engine.local import LocalEngine
 from scalinginter.engine.sglang.build import make_sglang_engine
@@ -17,6 +18,7 @@ from scalinginter.engine.sglang.client import SGLangEngine
 from scalinginter.model import tiny
 from scalinginter.model.attention import prepare
 from scalinginter.model.load import Policy
+from scalinginter.rollout.family import Families
 
 VOCABULARY = 61
 ROOT = Path(__file__).parent.parent.parent
@@ -109,9 +111,18 @@ def sglang_python():
 
 
 @pytest.fixture(scope="session")
-def sglang_engine(sglang_python, tmp_path_factory):
-    """Return an engine with one real server of its own, up until the last test."""
-    tokenizer = tiny.make_tokenizer(["go north and take the old key"])
+def sglang_launch(sglang_python):
+    """Return the block `engine.launch` of a server on this CPU."""
+    return {"command": [str(sglang_python), str(ROOT / ".ci" / "sglang_cpu.py")]}
+
+
+@pytest.fixture(scope="session")
+def sglang_engine(sglang_launch, tmp_path_factory, toy_recipe):
+    """Return an engine with one real server of its own, up until the last test.
+
+    Its model has the shape that the toy recipe's has, so that a run can use the server, too.
+    """
+    tokenizer = tiny.make_tokenizer(Families(validate(toy_recipe(), "toy")).corpus())
     model = tiny.make_model("nano", tokenizer, seed=0, dtype=torch.float32)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -121,7 +132,7 @@ def sglang_engine(sglang_python, tmp_path_factory):
         kind="sglang",
         start_timeout_s=900,
         health_timeout_s=20,
-        launch=LaunchConfig(command=[str(sglang_python), str(ROOT / ".ci" / "sglang_cpu.py")]),
+        launch=LaunchConfig(**sglang_launch),
     )
     policy = Policy(model, tokenizer, False, "tiny")
     engine = make_sglang_engine(
