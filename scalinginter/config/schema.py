@@ -134,6 +134,8 @@ class TrainConfig(Section):
     num_epochs: PositiveInt = 1  # passes over a step's samples
     num_minibatches: PositiveInt = 1  # optimizer steps per pass
     compile: bool = False  # torch.compile for passes with a gradient
+    sharding: Literal["none", "fsdp2"] = "none"  # fsdp2: a part in each process
+    cpu_offload: bool = False  # with fsdp2 on GPUs: the parts and the optimizer in main memory
     rank_timeout_s: PositiveFloat = 3600.0  # the longest that one process waits for another
 
     @field_validator("budget", mode="before")
@@ -145,8 +147,14 @@ class TrainConfig(Section):
     def _check(self) -> "TrainConfig":
         if self.num_steps is None and not self.budget.limits():
             raise ValueError("needs num_steps or a budget, so that training has an end")
+        if self.cpu_offload and self.sharding == "none":
+            raise ValueError("cpu_offload needs sharding: fsdp2")
         if self.decay != "constant" and self.num_steps is None and self.budget.steps is None:
             raise ValueError(f"decay: {self.decay} needs num_steps, to know where it ends")
+        if self.compile and self.sharding != "none":
+            raise ValueError(
+                f"compile: true and sharding: {self.sharding} do not go together; set one of them"
+            )
         return self
 
 

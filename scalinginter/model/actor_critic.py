@@ -4,9 +4,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+
+from scalinginter.model.divided import put
 
 
 class ActorCritic(nn.Module):
@@ -61,11 +62,10 @@ class ActorCritic(nn.Module):
         """Return their values, for a checkpoint."""
         return {name: parameter.detach() for name, parameter in self.critic_parameters().items()}
 
-    @torch.no_grad()
     def load_critic_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what `critic_state` returned, in place."""
         for name, parameter in self.critic_parameters().items():
-            parameter.copy_(state[name])
+            put(parameter, state[name])
 
     def _keep(self, hidden: Tensor) -> None:
         self._seen.append(self.head(hidden[0].to(self.head.weight.dtype)).squeeze(-1))

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -25,6 +26,7 @@ from scalinginter.model.lora import (
 from scalinginter.model.source import resolve
 
 HUB_TIMEOUT_S = 5.0
+M = TypeVar("M", bound=torch.nn.Module)
 
 disable_progress_bar()  # one bar per tensor would tear the run's own display
 
@@ -151,7 +153,7 @@ def copy_weights(source: torch.nn.Module, target: torch.nn.Module) -> None:
             tensor.copy_(theirs[name])
 
 
-def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
+def frozen_copy(model: M) -> M:
     """Return a copy that is not trained, in evaluation mode."""
     return copy.deepcopy(model).requires_grad_(False).eval()
 

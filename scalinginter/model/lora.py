@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 
 from scalinginter.config.lora import LoRAConfig
 from scalinginter.errors import UserError, nearest
+from scalinginter.model.divided import put
 
 if TYPE_CHECKING:
     from peft import LoraConfig
@@ -74,14 +75,13 @@ def adapter_state(model: nn.Module) -> dict[str, Tensor]:
     return {n: p.detach() for n, p in model.named_parameters() if _is_adapter(n)}
 
 
-@torch.no_grad()
 def load_adapter_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Put what `adapter_state` returned back, in place. Raises `ValueError` for other names."""
     own = adapter_state(model)
     if own.keys() != state.keys():
         raise ValueError(f"not this adapter's tensors: {sorted(own.keys() ^ state.keys())[:3]}")
     for name, tensor in own.items():
-        tensor.copy_(state[name])
+        put(tensor, state[name])
 
 
 @contextmanager

@@ -41,10 +41,17 @@ class Critic:
         policy: The model that is trained.
         config: The recipe's `algorithm` block.
         packed: Whether the model takes packed rows.
+        device: That it computes on; None: where it is.
     """
 
-    def __init__(self, policy: PreTrainedModel, config: PPOConfig, *, packed: bool) -> None:
-        self.config, self.packed = config, packed
+    def __init__(
+        self,
+        policy: PreTrainedModel,
+        config: PPOConfig,
+        packed: bool,
+        device: torch.device | None = None,
+    ) -> None:
+        self.config, self.packed, self.device = config, packed, device or policy.device
         self.module = ActorCritic(policy, own_model=config.critic.kind == "model")
 
     def warms_up(self, updates: int) -> bool:
@@ -95,7 +102,7 @@ class Critic:
             targets_N = gather(batch, targets)
             weights_N = torch.where(targets_N.isfinite(), ranks / max(count, 1.0), 0.0)
             laid.append(ValueTargets(gather(batch, old), targets_N, weights_N))
-        nothing = torch.zeros(1, device=self.module.head.weight.device)
+        nothing = torch.zeros(1, device=self.device)
         return laid + [ValueTargets(nothing, torch.full_like(nothing, torch.nan), nothing)] * idle
 
     def _of_tokens(self, batch: MicroBatch) -> Tensor:

@@ -11,7 +11,7 @@ knows the last action and not yet its result.
 Shape suffixes: `_T` ids of a row, `_N` trained tokens of an episode.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from scalinginter.algo.gae import estimate, explained_variance, moments
 from scalinginter.config.algorithms import PPOConfig
 from scalinginter.train.batch import pack
 from scalinginter.train.critic import Critic, SumOverRanks, positions_of
+from scalinginter.train.minibatch import idle_row
 from scalinginter.types import TrainingSample, Trajectory
 
 WHITEN_EPSILON = 1e-8  # added to the standard deviation
@@ -43,6 +44,7 @@ def estimate_advantages(
     *,
     max_tokens: int,
     sum_over_ranks: SumOverRanks,
+    most_over_ranks: Callable[[float], float] = float,
 ) -> Estimates:
     """Give the rows of a step the advantages that the critic's present values say.
 
@@ -52,6 +54,7 @@ def estimate_advantages(
         episodes: With the rewards of their turns, and why they ended.
         max_tokens: Of one forward pass.
         sum_over_ranks: Adds up numbers; every rank calls it, with rows or without.
+        most_over_ranks: Finds the largest number. All ranks forward as many batches.
     """
     config = critic.config
     rows: dict[int, list[TrainingSample]] = {}
@@ -59,7 +62,7 @@ def estimate_advantages(
         rows.setdefault(sample.episode, []).append(sample)
     probes = {number: _probes(own, episodes[number], config) for number, own in rows.items()}
     flat = [probe for own in probes.values() for probe in own]
-    values, forwarded = _values(critic, flat, max_tokens)
+    values, forwarded = _values(critic, flat, max_tokens, most_over_ranks)
     rest = iter(values)
     done: list[TrainingSample] = []
     for number, own in rows.items():
@@ -113,18 +116,25 @@ def _followed(sample: TrainingSample, keep: int, after: Sequence[int]) -> Traini
 
 
 def _values(
-    critic: Critic, rows: list[TrainingSample], max_tokens: int
+    critic: Critic,
+    rows: list[TrainingSample],
+    max_tokens: int,
+    most_over_ranks: Callable[[float], float],
 ) -> tuple[list[Floats], int]:
     """Return the values of each row's trained tokens, in order, and the tokens forwarded."""
     found: list[Floats] = [np.empty(int(row.mask.sum())) for row in rows]
     order = [np.cumsum(row.mask) - 1 for row in rows]  # position in the row -> trained token
     forwarded = 0
-    for batch in pack(rows, max_tokens, critic.module.head.weight.device):
+    batches = pack(rows, max_tokens, critic.device)
+    idle = int(most_over_ranks(len(batches))) - len(batches)
+    for batch in batches:
         values_N = critic.values(batch).double().cpu().numpy()
         positions_N = positions_of(batch)
         for row, at, value in zip(batch.row_N.tolist(), positions_N, values_N, strict=True):
             found[row][order[row][at]] = value
         forwarded += batch.num_forwarded(critic.packed)
+    for batch in [b for _ in range(idle) for b in pack([idle_row()], 1, critic.device)]:
+        critic.values(batch)  # of weights in parts every rank has to bring its own
     return found, forwarded
 
 

@@ -1,9 +1,9 @@
 # ruff: noqa: N806 (names end in the shape of the tensor)
 """The learner holds the gradient: samples in, one or more optimizer steps, metrics out."""
 
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from scalinginter.algo.loss import kl_estimate, weighted_sum
 from scalinginter.algo.registry import Algorithm
 from scalinginter.config.schema import TrainConfig
+from scalinginter.model.divided import gathered, whole
 from scalinginter.model.load import Policy
 from scalinginter.train.across import AcrossRanks
 from scalinginter.train.batch import MicroBatch, pack
@@ -30,9 +31,10 @@ from scalinginter.train.minibatch import (
     split,
 )
 from scalinginter.train.off_policy import correction_metrics, recomputes
-from scalinginter.train.optimizer import MasterWeights, learning_rate_scale
+from scalinginter.train.optimizer import MasterWeights, make_optimizer, set_learning_rates
 from scalinginter.train.reference import Reference
 from scalinginter.train.sequences import Sequences
+from scalinginter.train.sharding import Weights, load_optimizer
 from scalinginter.train.tally import Tally, norm_metrics
 from scalinginter.types import TrainingSample, Trajectory
 
@@ -48,6 +50,7 @@ class Learner:
         total_steps: Steps of the whole run, where known: the end of the learning rate's decay.
         temperature: At which the rollouts are sampled.
         seed: Of the division into minibatches.
+        weights: How they lie among the processes; None: whole in each.
     """
 
     def __init__(
@@ -60,32 +63,27 @@ class Learner:
         *,
         temperature: float = 1.0,
         seed: int = 0,
+        weights: Weights | None = None,
     ) -> None:
         self.config, self.algorithm, self.accelerator = config, algorithm, accelerator
         self.total_steps, self.temperature, self.seed = total_steps, temperature, seed
         self.packed, self._across = policy.packed, AcrossRanks(accelerator)
-        self._reference: Reference | None = None
-        if algorithm.needs_reference:
-            self._reference = Reference(policy.model, algorithm.config.reference_every)
+        self._policy, self._weights = policy.model, weights or Weights(accelerator)
+        self._own = self._weights.trained(policy.model)  # what is trained for the policy
         self._critic: Critic | None = None
         self._rates = [config.learning_rate]  # of the optimizer's groups: policy, critic
         if algorithm.critic is not None:
-            self._critic = Critic(policy.model, algorithm.critic, packed=policy.packed)
+            self._critic = Critic(self._own, algorithm.critic, self.packed, accelerator.device)
             self._rates.append(algorithm.critic.critic.learning_rate or config.learning_rate)
-        trained = policy.model if self._critic is None else self._critic.module
+        trained = self._weights.divide(self._own if self._critic is None else self._critic.module)
+        self._reference: Reference | None = None
+        if algorithm.needs_reference:
+            frozen = partial(self._weights.frozen, policy.model)
+            self._reference = Reference(self._own, algorithm.config.reference_every, frozen)
         self._master = MasterWeights(trained)
-        optimizer = torch.optim.AdamW(
-            [{"params": group} for group in self._groups(self._master.parameters)],
-            lr=config.learning_rate,
-            betas=(config.betas[0], config.betas[1]),
-            weight_decay=config.weight_decay,
-        )
-        with warnings.catch_warnings():  # of torch about an argument that accelerate passes on
-            warnings.simplefilter("ignore", FutureWarning)
-            self._model, self._optimizer = accelerator.prepare(trained, optimizer)
-        self._checkpointing = any(
-            getattr(module, "gradient_checkpointing", False) for module in policy.model.modules()
-        )
+        optimizer = make_optimizer(self._groups(self._master.parameters), config)
+        self._model, self._optimizer = self._weights.wrap(trained, optimizer)
+        self._checkpointing = policy.model.is_gradient_checkpointing
         self.updates = 0  # calls that took an optimizer step: the clock of the learning rate
         self.calls = 0  # of `update`: the counter of the minibatch shuffle
         self.forward_tokens = 0  # positions pushed through the model or the reference
@@ -112,6 +110,7 @@ class Learner:
             episodes,
             max_tokens=self.config.micro_batch_tokens,
             sum_over_ranks=self._across.sum,
+            most_over_ranks=self._across.most,
         )
         self.forward_tokens += estimates.forwarded
         return estimates.samples, estimates.metrics
@@ -135,7 +134,9 @@ class Learner:
             (spent,) = self._across.sum([self.forward_tokens - forwarded])
             skipped = {"update/skipped": 1.0, "update/tokens": 0.0, "update/forward_tokens": spent}
             return corrections | skipped
-        learning_rate = self._set_learning_rate()
+        learning_rate = set_learning_rates(
+            self._optimizer, self._rates, self.config, self.updates, self.total_steps
+        )
         for minibatch in minibatches:
             minibatch.references = [self._reference_logprobs(b) for b in minibatch.batches]
         tally, norms, steps = Tally(self.accelerator), [], 0
@@ -148,6 +149,7 @@ class Learner:
                 norms += [norm] if np.isfinite(norm).all() else []
         self._model.eval()
         self.updates += bool(norms)
+        self._weights.publish(self._own, self._policy)
         batches = [batch for minibatch in minibatches for batch in minibatch.batches]
         (spent,) = self._across.sum([self.forward_tokens - forwarded])
         metrics = tally.metrics(steps)
@@ -256,7 +258,7 @@ class Learner:
                 parameter.grad = None
         clip = self.config.max_grad_norm
         return [
-            float(self.accelerator.clip_grad_norm_(group, clip))  # type: ignore[arg-type]
+            float(whole(self.accelerator.clip_grad_norm_(group, clip)))  # type: ignore[arg-type]
             for group in (policy, *critic)
         ]
 
@@ -309,20 +311,12 @@ class Learner:
         self.forward_tokens += batch.num_forwarded(self.packed)
         return self._reference.logprobs(batch, packed=self.packed, temperature=self.temperature)
 
-    def _set_learning_rate(self) -> float:
-        scale = learning_rate_scale(
-            self.updates,
-            warmup_steps=self.config.warmup_steps,
-            decay=self.config.decay,
-            total_steps=self.total_steps,
-        )
-        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * scale
-        return self.config.learning_rate * scale
-
     def state_dict(self) -> dict[str, Any]:
-        """Return all but the policy's weights, for an exact resume. Tensors and plain values."""
-        return {
+        """Return all but the policy's weights, for an exact resume. Tensors and plain values.
+
+        All ranks call it; where weights are divided, rank 0 alone has all of the tensors.
+        """
+        state = {
             "optimizer": self._optimizer.state_dict(),
             "master": self._master.state(),
             "reference": None if self._reference is None else self._reference.state_dict(),
@@ -332,10 +326,12 @@ class Learner:
             "calls": self.calls,
             "forward_tokens": self.forward_tokens,
         }
+        return gathered(state)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned; the policy's weights are restored by the caller."""
-        self._optimizer.load_state_dict(state["optimizer"])
+        self._weights.take(self._policy, self._own)
+        load_optimizer(self._optimizer, state["optimizer"])
         self._master.load(state["master"])
         if self._reference is not None:
             self._reference.load_state_dict(state["reference"])

@@ -147,13 +147,14 @@ class Trainer:
         }
         rng = self.ranks.to_main(torch.get_rng_state())
         pinned = self.guard.pinned
-        save = partial(self.checkpoints.save, self.step_count, self._writer(rng), state, pinned)
-        write = partial(self.rollouts.beside, save, update=False)
-        return self.ranks.broadcast(self.ranks.agree(lambda: write() if rng else Path()))
+        write = self._writer({**self.learner.state_dict(), "rng": rng})
+        save = partial(self.checkpoints.save, self.step_count, write, state, pinned)
+        beside = partial(self.rollouts.beside, save, update=False)
+        return self.ranks.broadcast(self.ranks.agree(lambda: beside() if rng else Path()))
 
     def load(self, folder: Path, state: dict[str, Any]) -> None:
         """Continue from a checkpoint; the policy's weights were loaded from it already."""
-        learner = torch.load(folder / "learner.pt", weights_only=True)
+        learner = self._saved_learner(folder)
         for rng in learner.pop("rng")[self.ranks.rank :][:1]:  # none of a process that is new
             torch.set_rng_state(rng)
         self.learner.load_state_dict(learner)
@@ -192,26 +193,34 @@ class Trainer:
         name = self.guard.take_back(self.step_count, alarm)
         folder = found.folder if name is None else self.checkpoints.folder / name
         restore_weights(self.policy.model, folder / "policy")
-        state = torch.load(folder / "learner.pt", weights_only=True)
+        state = self._saved_learner(folder)
         state.pop("rng")
         self.rollouts.restart()
         self.learner.load_state_dict(state | {"forward_tokens": self.learner.forward_tokens})
 
+    def _saved_learner(self, folder: Path) -> dict[str, Any]:
+        """Where weights are divided, a process reads no more of the file than its own part."""
+        parts = self.recipe.train.sharding != "none"
+        return torch.load(folder / "learner.pt", weights_only=True, map_location="cpu", mmap=parts)
+
     def _shortage(self, row_tokens: int) -> str:
         """Say what is short, on the first rank where something is."""
-        short = self.ranks.gather(shortage(self.recipe, self.policy, row_tokens))
+        parts = self.ranks.size if self.recipe.train.sharding != "none" else 1
+        device = self.learner.accelerator.device
+        own = shortage(self.recipe, self.policy, row_tokens, device=device, parts=parts)
+        short = self.ranks.gather(own)
         return next(filter(None, short), "")
 
     def _refuse_blown_up_weights(self, step: int) -> None:
         refuse_blown_up(self.policy.model, f"the update of step {step}", "train.learning_rate")
 
-    def _writer(self, rng: list[torch.Tensor]) -> Callable[[Path], None]:
-        """Return what writes the heavy files. `rng`: the generator's state of every rank."""
+    def _writer(self, learner: dict[str, Any]) -> Callable[[Path], None]:
+        """Return what writes the heavy files. `learner`: its state, and the random one of ranks."""
 
         def write(folder: Path) -> None:
             save_policy(self.policy.model, self.policy.tokenizer, folder / "policy")
             self.stack.save(folder)
-            torch.save({**self.learner.state_dict(), "rng": rng}, folder / "learner.pt")
+            torch.save(learner, folder / "learner.pt")
 
         return write
 

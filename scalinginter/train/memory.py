@@ -23,13 +23,23 @@ PROBE_TOKENS = 128
 GB = 1e9
 
 
-def shortage(recipe: Recipe, policy: Policy, row_tokens: int) -> str:
+def shortage(
+    recipe: Recipe,
+    policy: Policy,
+    row_tokens: int,
+    *,
+    device: torch.device | None = None,
+    parts: int = 1,
+) -> str:
     """Say what is short for an update whose longest row has `row_tokens` ids; empty: nothing.
+
+    `device`: where the update is computed; None: where the policy is. `parts`: processes that
+    share the gradients.
 
     Rollout (keys and values of all episodes at a time, where they are kept here) and update come
     one after the other: the larger of the two counts, against `guard.memory_share` of what is free.
     """
-    device = next(policy.model.parameters()).device
+    device = device or policy.model.device
     free, rollout = free_bytes(device), recipe.rollout
     if free is None or recipe.guard.memory_share is None:
         return ""
@@ -37,7 +47,11 @@ def shortage(recipe: Recipe, policy: Policy, row_tokens: int) -> str:
     episodes = min(rollout.max_concurrent, rollout.num_tasks * rollout.group_size)
     batch = max(row, min(recipe.train.micro_batch_tokens, row * episodes))
     update = update_bytes(
-        policy.model, batch, packed=policy.packed, vocabulary=policy.model.config.vocab_size
+        policy.model,
+        batch,
+        packed=policy.packed,
+        vocabulary=policy.model.config.vocab_size,
+        parts=parts,
     )
     caches = cache_bytes(policy.model, row * episodes) if recipe.engine.kind == "local" else 0
     needed = max(update, caches)
@@ -47,16 +61,19 @@ def shortage(recipe: Recipe, policy: Policy, row_tokens: int) -> str:
     return f"{what} would take {needed / GB:.1f} GB, {free / GB:.1f} GB are free on {device}"
 
 
-def update_bytes(model: nn.Module, tokens: int, *, packed: bool, vocabulary: int) -> int:
+def update_bytes(
+    model: nn.Module, tokens: int, *, packed: bool, vocabulary: int, parts: int = 1
+) -> int:
     """Estimate the bytes that forward and backward pass of one micro-batch keep at a time.
 
-    Activations of `tokens` ids, all trained (an upper bound), and one gradient per parameter.
+    Activations of `tokens` ids, all trained (an upper bound), and one gradient per parameter,
+    of which this process has one in `parts`.
     """
     length = min(tokens, PROBE_TOKENS)
     batch = pack([_row(length, vocabulary)], length, next(model.parameters()).device)[0]
     kept = saved_bytes(model, lambda: score(model, batch, packed=packed).logprobs.sum())
     gradients = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    return round(kept * tokens / length) + gradients
+    return round(kept * tokens / length) + gradients // parts
 
 
 def cache_bytes(model: PreTrainedModel, tokens: int) -> int:

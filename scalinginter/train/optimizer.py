@@ -1,10 +1,14 @@
 """What surrounds AdamW: fp32 master weights and the learning-rate schedule."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from scalinginter.config.schema import TrainConfig
+from scalinginter.model.divided import put
 
 
 class MasterWeights:
@@ -39,11 +43,22 @@ class MasterWeights:
         """Return the copies, for a checkpoint."""
         return [master.detach() for _, master in self._copies]
 
-    @torch.no_grad()
     def load(self, state: list[Tensor]) -> None:
         """Restore what `state` returned."""
         for (_, master), saved in zip(self._copies, state, strict=True):
-            master.copy_(saved)
+            put(master, saved)
+
+
+def make_optimizer(
+    groups: Sequence[Sequence[Tensor]], config: TrainConfig
+) -> torch.optim.Optimizer:
+    """Return AdamW over groups of parameters, each with a learning rate of its own."""
+    return torch.optim.AdamW(
+        [{"params": list(group)} for group in groups],
+        lr=config.learning_rate,
+        betas=(config.betas[0], config.betas[1]),
+        weight_decay=config.weight_decay,
+    )
 
 
 def learning_rate_scale(
@@ -68,3 +83,22 @@ def learning_rate_scale(
         raise ValueError(f"decay {decay!r} needs the number of steps of the run")
     progress = min(1.0, (update - warmup_steps) / max(1, total_steps - warmup_steps))
     return 1.0 - progress if decay == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+def set_learning_rates(
+    optimizer: torch.optim.Optimizer,
+    rates: Sequence[float],
+    config: TrainConfig,
+    update: int,
+    total_steps: int | None,
+) -> float:
+    """Set the rates of the optimizer's groups for update number `update`; return the policy's."""
+    scale = learning_rate_scale(
+        update,
+        warmup_steps=config.warmup_steps,
+        decay=config.decay,
+        total_steps=total_steps,
+    )
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate * scale
+    return rates[0] * scale

@@ -49,22 +49,6 @@ def world_size() -> int:
     return 1
 
 
-def refuse_sharding() -> None:
-    """Raise `UserError` where accelerate was told to divide the weights among the processes.
-
-    The learner's step works over divided weights; checkpoints, the engine's weights and the guard
-    read whole ones and would silently use a part.
-    """
-    ways = {"FSDP": "ACCELERATE_USE_FSDP", "DeepSpeed": "ACCELERATE_USE_DEEPSPEED"}
-    for name, variable in ways.items():
-        if os.environ.get(variable, "false").lower() == "true":
-            raise UserError(
-                f"accelerate launch asks for {name} ({variable}); a run has whole weights in every "
-                "process (DDP) and cannot divide them yet. Use docs/cluster/ddp.yaml, a smaller "
-                "model, LoRA (model.lora) or gradient checkpointing (model.gradient_checkpointing)"
-            )
-
-
 def rank_of_environment() -> int:
     """Return the number of this process, 0 where it is the only one."""
     return int(os.environ.get("RANK", "0")) if "WORLD_SIZE" in os.environ else 0
@@ -186,25 +170,30 @@ class Ranks:
 
 
 @contextmanager
-def joined(device: torch.device, timeout_s: float) -> Generator[Ranks]:
+def joined(device: torch.device, timeout_s: float, *, always: bool = False) -> Generator[Ranks]:
     """Join the processes of this run, if it has several, and leave them in the end.
 
-    On a GPU this process takes the one of its LOCAL_RANK.
+    On a GPU this process takes the one of its LOCAL_RANK. `always`: a process that is alone makes a
+    group of one.
     """
     size = world_size()
-    refuse_sharding()
+    cuda = device.type == "cuda"
+    backend = "cuda:nccl,cpu:gloo" if cuda else "gloo"
     if size == 1:
+        if always:
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
         yield Ranks()
+        if always:
+            dist.destroy_process_group()
         return
     rank, timeout = rank_of_environment(), timedelta(seconds=timeout_s)
-    cuda = device.type == "cuda"
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     store = os.environ.get(STORE)
     if store is None:
         end_with_launcher()
     dist.init_process_group(
-        "cuda:nccl,cpu:gloo" if cuda else "gloo",
+        backend,
         init_method="env://" if store is None else f"file://{store}",
         rank=rank,
         world_size=size,

@@ -1,12 +1,13 @@
 """The policy that a KL is measured from: that of the start, or one that follows the training."""
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 
+from scalinginter.model.divided import put
+from scalinginter.model.load import frozen_copy
 from scalinginter.model.lora import adapter_state, is_adapted, swapped
 from scalinginter.train.batch import MicroBatch
 from scalinginter.train.logprobs import score
@@ -21,16 +22,22 @@ class Reference:
     Args:
         model: The policy at the start, not wrapped.
         every: Updates after which the reference becomes the policy of then; None: never.
+        frozen: Makes a copy that is not trained; None: `model` is whole and can be copied.
     """
 
-    def __init__(self, model: nn.Module, every: int | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        every: int | None = None,
+        frozen: Callable[[], nn.Module] | None = None,
+    ) -> None:
         self._policy, self._every = model, every
         self._adapter: dict[str, Tensor] | None = None
         self._copy = model
         if is_adapted(model):
             self._adapter = _cloned(adapter_state(model))
         else:
-            self._copy = copy.deepcopy(model).requires_grad_(False).eval()
+            self._copy = frozen() if frozen else frozen_copy(model)
 
     @torch.no_grad()
     def logprobs(self, batch: MicroBatch, *, packed: bool, temperature: float) -> Tensor:
@@ -55,7 +62,8 @@ class Reference:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore what `state_dict` returned."""
         if self._adapter is None:
-            self._copy.load_state_dict(state)
+            for name, tensor in self._copy.state_dict().items():
+                put(tensor, state[name])
         else:
             self._adapter = _cloned(state)
 

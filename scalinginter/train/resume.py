@@ -10,7 +10,15 @@ from scalinginter.config.yaml_strict import read_mapping
 from scalinginter.errors import CheckpointError, UserError
 
 LIMITS = ("train.num_steps", "train.budget")
-MAY_CHANGE = (*LIMITS, "checkpoint", "track", "engine.url", "engine.launch")
+MAY_CHANGE = (
+    *LIMITS,
+    "train.sharding",
+    "train.cpu_offload",
+    "checkpoint",
+    "track",
+    "engine.url",
+    "engine.launch",
+)
 
 
 def resumed_recipe(run_dir: Path, overrides: Sequence[str] = ()) -> Recipe:

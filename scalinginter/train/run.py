@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from scalinginter.train.learner import Learner
 from scalinginter.train.loop import Trainer, seed_torch
 from scalinginter.train.ranks import Ranks, joined, rank_of_environment, world_size
 from scalinginter.train.sft import cold_start
+from scalinginter.train.sharding import Weights, as_launched, make_weights
 from scalinginter.train.signals import Interrupted, StopSignal
 from scalinginter.train.tasks import TaskSampler, share_out
 from scalinginter.train.weights import refuse_blown_up
@@ -57,10 +58,18 @@ def run_training(
     Raises `UserError` for what the user can mend, `RunFailedError` for a run that cannot go on; the
     status in `run.json` is then `failed`.
     """
-    recipe = validate(config, source=str(run_dir))
+    recipe = as_launched(validate(config, source=str(run_dir)))
+    train = recipe.train
     stop = StopSignal(quiet=rank_of_environment() > 0)
     try:
-        with stop, joined(torch_device(recipe.model.device), recipe.train.rank_timeout_s) as ranks:
+        with (
+            stop,
+            joined(
+                torch_device(recipe.model.device),
+                train.rank_timeout_s,
+                always=train.sharding != "none",
+            ) as ranks,
+        ):
             run_dir = ranks.broadcast(Path(run_dir))  # a default name holds the time
             name = run_dir.name if arm is None else f"{arm}-seed{recipe.seed}"
             info = RunInfo(name, recipe.seed, comparison, arm, list(command))
@@ -112,6 +121,7 @@ class _Parts:
     """What depends on the user's input and on nothing in the run folder but a checkpoint."""
 
     accelerator: Accelerator
+    weights: Weights
     policy: Policy
     stack: RolloutStack
     ranks: Ranks
@@ -121,6 +131,8 @@ class _Parts:
         split, lines = recipe.eval.split, [self.policy.description]
         if self.ranks.size > 1:
             lines.append(f"{self.ranks.size} processes, each with its share of the groups")
+        if recipe.train.sharding != "none":
+            lines.append("each process holds a part of what is trained (FSDP2)")
         for family in self.stack.families:
             held_out = len(family.tasks(split))
             lines.append(
@@ -151,7 +163,7 @@ def _parts(
         stack = RolloutStack(
             recipe, policy, families, folder=run_dir / "engine", share=(ranks.rank, ranks.size)
         )
-        return _Parts(accelerator, policy, stack, ranks)
+        return _Parts(accelerator, make_weights(recipe, accelerator, policy), policy, stack, ranks)
 
     try:
         parts = ranks.agree(build)
@@ -194,7 +206,10 @@ def _train(
             total_steps=_total_steps(recipe),
             temperature=recipe.rollout.temperature,
             seed=recipe.seed,
+            weights=parts.weights,
         )
+        if recipe.train.sharding != "none" and recipe.engine.kind == "sglang":
+            parts.policy.model.to("cpu")  # type: ignore[arg-type]
         trainer = Trainer(
             recipe,
             parts.policy,
@@ -260,8 +275,9 @@ def _cold_start(recipe: Recipe, parts: _Parts, journal: Journal, stop: StopSigna
         journal.log(step, "sft", metrics)
         parts.ranks.agree(stop.check)
 
+    trained = parts.weights.divide(parts.weights.trained(parts.policy.model))
     cold_start(
-        parts.policy,
+        replace(parts.policy, model=trained),
         rows,
         recipe.sft,
         accelerator=parts.accelerator,
@@ -270,6 +286,7 @@ def _cold_start(recipe: Recipe, parts: _Parts, journal: Journal, stop: StopSigna
         temperature=recipe.rollout.temperature,
         report=report,
     )
+    parts.weights.publish(trained, parts.policy.model)
     parts.ranks.agree(
         lambda: refuse_blown_up(parts.policy.model, "the cold start", "sft.learning_rate")
     )

@@ -7,6 +7,7 @@ import torch
 from accelerate import Accelerator
 
 from scalinginter.config.schema import SFTConfig
+from scalinginter.model.divided import whole
 from scalinginter.model.load import Policy
 from scalinginter.train.batch import MicroBatch, pack
 from scalinginter.train.logprobs import score
@@ -53,7 +54,7 @@ def cold_start(
             if not batches:
                 continue
             metrics = _accumulate(policy, batches, accelerator, temperature)
-            norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), max_grad_norm)
+            norm = whole(torch.nn.utils.clip_grad_norm_(policy.model.parameters(), max_grad_norm))
             master.pull()
             optimizer.step()
             master.push()

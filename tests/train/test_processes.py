@@ -14,12 +14,13 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from scalinginter.compare.jobs import Events, Job, run_jobs
 from scalinginter.compare.run import PRELOAD
 
 pytestmark = pytest.mark.slow
-NOTHING = Events(*[lambda *_: None] * 4)
+PARTS = ("parts", "half of parts", "fsdp2")
 
 
 @pytest.fixture(scope="module")
@@ -85,25 +86,35 @@ def episodes(run_dir):
 
 @pytest.fixture(scope="module")
 def runs(recipe, tmp_path_factory):
-    """One run in one process, one in two, and one in two that was stopped after two steps."""
+    """A run in one process, in two with whole weights, and in two with parts of them; the latter
+    two also up to their second step."""
     folder = tmp_path_factory.mktemp("runs")
-    jobs = {"one": (recipe(), 1), "two": (recipe(), 2), "half": (recipe(train__num_steps=2), 2)}
+    jobs = {
+        "one": (recipe(), 1),
+        "two": (recipe(), 2),
+        "half": (recipe(train__num_steps=2), 2),
+        "parts": (recipe(train__sharding="fsdp2"), 2),
+        "half of parts": (recipe(train__sharding="fsdp2", train__num_steps=2), 2),
+    }
     for name, (config, processes) in jobs.items():
         code, printed = train(config, folder / name, processes)
         assert code == 0, printed
     return folder
 
 
-def test_pitfall_34_two_processes_end_with_the_weights_of_one(runs):
-    assert difference(weights(runs / "one"), weights(runs / "two")) < 1e-6
+@pytest.mark.parametrize("way", ["two", "parts"])
+def test_pitfall_34_two_processes_end_with_the_weights_of_one(runs, way):
+    assert difference(weights(runs / "one"), weights(runs / way)) < 1e-6
 
 
-def test_two_processes_take_the_updates_of_one(runs):
-    assert difference(*[moved(runs / name, 1, 3) for name in ("one", "two")]) < 1e-3
+@pytest.mark.parametrize("way", ["two", "parts"])
+def test_two_processes_take_the_updates_of_one(runs, way):
+    assert difference(*[moved(runs / name, 1, 3) for name in ("one", way)]) < 1e-3
 
 
-def test_two_processes_play_the_episodes_of_one_and_record_them_in_the_same_order(runs):
-    assert episodes(runs / "two") == episodes(runs / "one")
+@pytest.mark.parametrize("way", ["two", "parts"])
+def test_two_processes_play_the_episodes_of_one_and_record_them_in_the_same_order(runs, way):
+    assert episodes(runs / way) == episodes(runs / "one")
 
 
 def test_two_processes_measure_what_one_measures(runs, numbers):
@@ -116,35 +127,70 @@ def test_two_processes_measure_what_one_measures(runs, numbers):
         assert two[2] == pytest.approx(one[2], rel=2e-4, abs=2e-6)
 
 
-def test_pitfall_36_two_processes_resume_to_the_bit(runs, recipe):
-    resumed = shutil.copytree(runs / "half", runs / "resumed by two")
-    assert train(recipe(), resumed, 2, resume=True)[0] == 0
-    assert torch.equal(flat(weights(runs / "two")), flat(weights(resumed)))
-    files = [r / "checkpoints" / "step-000003" / "learner.pt" for r in (runs / "two", resumed)]
-    rng = [torch.load(file, weights_only=True)["rng"] for file in files]
-    assert len(rng[0]) == 2
-    assert all(torch.equal(a, b) for a, b in zip(*rng, strict=True))
+def learner_state(run_dir, step=3):
+    file = run_dir / "checkpoints" / f"step-{step:06d}" / "learner.pt"
+    return torch.load(file, weights_only=True)
 
 
-def test_a_run_of_two_processes_is_resumed_by_one(runs, recipe):
-    resumed = shutil.copytree(runs / "half", runs / "resumed by one")
+@pytest.mark.parametrize(("whole", "half", "way"), [("two", "half", "none"), PARTS])
+def test_pitfall_36_two_processes_resume_to_the_bit(runs, recipe, whole, half, way):
+    resumed = shutil.copytree(runs / half, runs / f"{half} resumed by two")
+    assert train(recipe(train__sharding=way), resumed, 2, resume=True)[0] == 0
+    assert torch.equal(flat(weights(runs / whole)), flat(weights(resumed)))
+    states = [learner_state(run) for run in (runs / whole, resumed)]
+    assert len(states[0]["rng"]) == 2
+    torch.testing.assert_close(states[0], states[1], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("whole", "half"), [("two", "half"), PARTS[:2]])
+def test_a_run_of_two_processes_is_resumed_by_one(runs, recipe, whole, half):
+    resumed = shutil.copytree(runs / half, runs / f"{half} resumed by one")
     assert train(recipe(), resumed, 1, resume=True)[0] == 0
-    assert difference(weights(runs / "two"), weights(resumed)) < 1e-6
+    assert difference(weights(runs / whole), weights(resumed)) < 1e-6
 
 
-def test_pitfall_34_a_process_without_any_data_takes_part(recipe, tmp_path):
+def test_a_checkpoint_of_divided_weights_has_the_optimizer_of_whole_ones(runs):
+    two, parts = (learner_state(runs / name)["optimizer"] for name in ("two", "parts"))
+    assert parts["param_groups"] == two["param_groups"]
+    moments = [{n: e["exp_avg"] for n, e in one["state"].items()} for one in (two, parts)]
+    assert difference(*moments) < 1e-3
+
+
+def test_a_policy_that_was_trained_in_parts_is_loaded_by_transformers(runs):
+    folder = runs / "parts" / "checkpoints" / "step-000003" / "policy"
+    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    saved = weights(runs / "parts")
+    assert all(torch.equal(model.state_dict()[name], saved[name]) for name in saved)
+
+
+def in_one_and_in_two(config, folder, sharding="none"):
+    """Train in one process, and in two with whole weights or with parts of them."""
+    two = config | {"train": config["train"] | {"sharding": sharding}}
+    for name, settings, processes in (("one", config, 1), ("two", two, 2)):
+        code, printed = train(settings, folder / name, processes)
+        assert code == 0, printed
+    return folder / "one", folder / "two"
+
+
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_pitfall_34_a_process_without_any_data_takes_part(recipe, tmp_path, sharding):
     config = recipe(
         rollout__num_tasks=1,
         rollout__group_size=8,
         sft__num_demonstrations=0,
-        model__gradient_checkpointing=True,
+        # With it the first gradients, of the KL to itself, are rounding, and other in parts
+        model__gradient_checkpointing=sharding == "none",
     )
-    for name, processes in (("one", 1), ("two", 2)):
-        code, printed = train(config, tmp_path / name, processes)
-        assert code == 0, printed
-    both = [weights(tmp_path / name) for name in ("one", "two")]
-    assert difference(*both) < 1e-6
-    assert difference(both[0], weights(tmp_path / "one", 1)) > 0
+    both = in_one_and_in_two(config, tmp_path, sharding)
+    assert difference(*map(weights, both)) < 1e-6
+    assert difference(weights(both[0]), weights(both[0], 1)) > 0
+
+
+def test_an_adapter_in_parts_is_trained_as_a_whole_one_under_checkpointing(recipe, tmp_path):
+    config = recipe(model__lora={"r": 4}, model__gradient_checkpointing=True, train__num_steps=2)
+    both = in_one_and_in_two(config, tmp_path, "fsdp2")
+    file = "checkpoints/step-000002/policy/adapter_model.safetensors"
+    assert difference(*[load_file(run / file) for run in both]) < 1e-6
 
 
 OVER_THE_STEP = {  # what is estimated, normalised or weighed over the episodes of all processes
@@ -161,10 +207,20 @@ OVER_THE_STEP = {  # what is estimated, normalised or weighed over the episodes 
 @pytest.mark.parametrize("algorithm", OVER_THE_STEP.values(), ids=OVER_THE_STEP)
 def test_two_processes_estimate_and_weigh_as_one_does(recipe, tmp_path, algorithm):
     config = recipe(sft__num_demonstrations=0, train__num_steps=2) | {"algorithm": algorithm}
-    for name, processes in (("one", 1), ("two", 2)):
-        code, printed = train(config, tmp_path / name, processes)
-        assert code == 0, printed
-    assert difference(*[moved(tmp_path / name, 1, 2) for name in ("one", "two")]) < 1e-3
+    both = in_one_and_in_two(config, tmp_path)
+    assert difference(*[moved(run, 1, 2) for run in both]) < 1e-3
+
+
+@pytest.mark.parametrize("name", ["ppo", "turns"])
+def test_parts_of_weights_estimate_and_weigh_as_whole_ones_do(recipe, tmp_path, name):
+    algorithm = OVER_THE_STEP[name]
+    if name == "ppo":
+        algorithm = algorithm | {"critic": {"kind": "model", "warmup_steps": 1}}
+    config = recipe(sft__num_demonstrations=0, train__num_steps=2) | {"algorithm": algorithm}
+    both = in_one_and_in_two(config, tmp_path, "fsdp2")
+    assert difference(*[moved(run, 1, 2) for run in both]) < 1e-3
+    if name == "ppo":
+        assert difference(*[learner_state(run, 2)["critic"] for run in both]) < 1e-3
 
 
 def in_background(act):

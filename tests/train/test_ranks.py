@@ -14,7 +14,7 @@ from scalinginter.compare import jobs
 from scalinginter.compare.jobs import Events, Job, run_jobs
 from scalinginter.compare.run import PRELOAD
 from scalinginter.errors import LostProcessError, UserError
-from scalinginter.train.ranks import Ranks, refuse_sharding, world_size
+from scalinginter.train.ranks import Ranks, world_size
 
 ROOT = Path(__file__).parents[2]
 PARTS = """
@@ -136,17 +136,10 @@ def test_accelerate_that_starts_one_process_instead_of_several_is_refused(monkey
         world_size()
 
 
-@pytest.mark.parametrize("way", ["FSDP", "DEEPSPEED"])
-def test_weights_in_parts_are_refused_before_they_are_saved_in_parts(monkeypatch, way):
-    monkeypatch.setenv(f"ACCELERATE_USE_{way}", "true")
-    with pytest.raises(UserError, match="cannot divide them yet"):
-        refuse_sharding()
-
-
-@pytest.mark.parametrize("name", ["ddp", "ddp_two_machines"])
+@pytest.mark.parametrize("name", ["ddp", "ddp_two_machines", "fsdp2", "fsdp2_two_machines"])
 def test_the_shipped_configuration_of_accelerate_starts_what_it_says(name):
     config = load_config_from_file(str(ROOT / "docs" / "cluster" / f"{name}.yaml"))
-    assert str(config.distributed_type.value) == "MULTI_GPU"
+    assert str(config.distributed_type.value) == ("FSDP" if "fsdp" in name else "MULTI_GPU")
     assert config.num_processes == 8 * config.num_machines
     assert config.mixed_precision == "no"
 
