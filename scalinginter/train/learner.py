@@ -83,7 +83,9 @@ class Learner:
         self._master = MasterWeights(trained)
         optimizer = make_optimizer(self._groups(self._master.parameters), config)
         self._model, self._optimizer = self._weights.wrap(trained, optimizer)
-        self._checkpointing = policy.model.is_gradient_checkpointing
+        self._checkpointing = any(
+            getattr(module, "gradient_checkpointing", False) for module in policy.model.modules()
+        )
         self.updates = 0  # calls that took an optimizer step: the clock of the learning rate
         self.calls = 0  # of `update`: the counter of the minibatch shuffle
         self.forward_tokens = 0  # positions pushed through the model or the reference

@@ -180,6 +180,10 @@ def as_launched(recipe: Recipe) -> Recipe:
                 f"accelerate's configuration: {name.lower()}: got {got}, only {value} is possible "
                 "(docs/cluster/fsdp2.yaml; gradient checkpointing: model.gradient_checkpointing)"
             )
+    if recipe.train.compile:
+        raise UserError(
+            "train.compile: true and accelerate's FSDP do not go together; set train.compile=false"
+        )
     os.environ["ACCELERATE_USE_FSDP"] = "false"
     offload = recipe.train.cpu_offload or _environment("FSDP_OFFLOAD_PARAMS") == "true"
     train = recipe.train.model_copy(update={"sharding": "fsdp2", "cpu_offload": offload})

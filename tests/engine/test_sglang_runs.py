@@ -56,7 +56,7 @@ def resumed(train, sglang_launch, sglang_engine):
     settings = ["train.num_steps=3", "engine.launch=null", f"engine.url={url}"]
     command("--resume", run_dir, "--set", *settings)
     yield run_dir
-    sglang_engine.runner.run(sglang_engine.sync(sglang_engine.version))
+    sglang_engine.runner.run(sglang_engine.sync(sglang_engine.version + 1))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def stale(train, sglang_engine):
         horizon={"kind": "fixed", "turns": 4},
         rollout__max_staleness=1,
     )
-    sglang_engine.runner.run(sglang_engine.sync(sglang_engine.version))
+    sglang_engine.runner.run(sglang_engine.sync(sglang_engine.version + 1))
 
 
 def test_a_launched_server_leaves_with_the_run(resumed):

@@ -71,6 +71,18 @@ def test_deepspeed_is_refused_with_what_there_is_instead(recipe, monkeypatch):
         as_launched(recipe())
 
 
+def test_compiled_layers_and_accelerates_fsdp_are_refused_together(recipe, fsdp):
+    fsdp()
+    with pytest.raises(UserError, match="do not go together"):
+        as_launched(recipe(train__compile=True))
+
+
+def test_compiled_layers_in_parts_are_refused(recipe):
+    both = {"train__sharding": "fsdp2", "train__compile": True}
+    with pytest.raises(UserError, match="do not go together"):
+        recipe(**both)
+
+
 def test_an_offload_of_whole_weights_is_refused(toy_file, capsys):
     assert main(["train", "--schedule", str(toy_file(train__cpu_offload=True))]) == 2
     assert "cpu_offload needs sharding: fsdp2" in capsys.readouterr().err
