@@ -118,7 +118,9 @@ def test_two_processes_play_the_episodes_of_one_and_record_them_in_the_same_orde
 
 
 def test_two_processes_measure_what_one_measures(runs, numbers):
-    own = ("cost/forward_tokens", "update/forward", "update/padding")  # caches and packing are
+    # caches and packing are each process's own
+    own = ("cost/forward_tokens", "update/forward", "update/padding")
+    own += ("rollout/cached_tokens", "rollout/prefix_cache_share")
     for one, two in zip(numbers(runs / "one"), numbers(runs / "two"), strict=True):
         assert one[:2] == two[:2]
         for metrics in (one[2], two[2]):
