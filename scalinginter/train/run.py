@@ -210,18 +210,8 @@ def _train(
         )
         if recipe.train.sharding != "none" and recipe.engine.kind == "sglang":
             parts.policy.model.to("cpu")  # type: ignore[arg-type]
-        trainer = Trainer(
-            recipe,
-            parts.policy,
-            algorithm,
-            learner,
-            parts.stack,
-            journal,
-            checkpoints,
-            stop,
-            display,
-            ranks,
-        )
+        built = (recipe, parts.policy, algorithm, learner, parts.stack)
+        trainer = Trainer(*built, journal, checkpoints, stop, display, ranks)
         if saved is not None:
             trainer.load(saved, read_state(saved))
         # A full collection over everything imported takes most of a second, mid-rollout.

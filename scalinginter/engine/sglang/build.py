@@ -48,13 +48,7 @@ def make_sglang_engine(
     on_close = None
     rank, size = share
     urls = config.urls[rank::size]
-    if config.launch is None and len(config.urls) < size:
-        raise UserError(
-            f"engine.url names {len(config.urls)} servers for {size} processes; each process needs "
-            "one of its own, so name more of them, or use engine.launch"
-        )
-    if config.launch is not None:
-        refuse_missing_command(config.launch)
+    _refuse_missing_servers(config, size)
     if folder is None:
         temporary = Path(tempfile.mkdtemp(prefix="scalinginter-engine-"))
         folder = temporary
@@ -89,6 +83,17 @@ def make_sglang_engine(
         vocabulary=embeddings.num_embeddings,
         request_timeout_s=config.request_timeout_s,
     )
+
+
+def _refuse_missing_servers(config: EngineConfig, size: int) -> None:
+    """Raise `UserError` if `size` processes cannot each have a server."""
+    if config.launch is not None:
+        refuse_missing_command(config.launch)
+    elif len(config.urls) < size:
+        raise UserError(
+            f"engine.url names {len(config.urls)} servers for {size} processes; each process needs "
+            "one of its own, so name more of them, or use engine.launch"
+        )
 
 
 def make_delivery(
